@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::client::{CallClient, ClientQuestion, RequestEnvelope};
+use moonlark_core::call_client::{CallClient, ClientQuestion, RequestEnvelope};
 use moonlark_core::grant::GrantSet;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::problem::ProtocolError;

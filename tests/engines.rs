@@ -121,7 +121,8 @@ impl Engines {
 
     /// Run the test `test_it` of a file.
     async fn test(&self, file: &str, text: String, scope: &Arc<CallScope>) -> Result<(), Problem> {
-        let files: moonlark_core::files::ScriptFileReader = Arc::new(move |_| Ok(text.clone()));
+        let files: moonlark_core::script_snapshot::ScriptFileReader =
+            Arc::new(move |_| Ok(text.clone()));
         let here = || self.gateway.open_test_call(scope.clone(), None);
         let (folder, file) = ("tests".to_owned(), file.to_owned());
         if file.ends_with(".star") {
@@ -270,7 +271,7 @@ async fn every_example_of_what_only_tests_see_holds_in_both_languages() {
                 let call = spell_example_call(function, example);
                 let lua = format!("function test_it()\n{}\nend\n", call.luau);
                 let star = format!("def test_it():\n    return {}\n", call.starlark);
-                let files = |text: String| -> moonlark_core::files::ScriptFileReader {
+                let files = |text: String| -> moonlark_core::script_snapshot::ScriptFileReader {
                     Arc::new(move |_| Ok(text.clone()))
                 };
                 let here = || engines.gateway.open_test_call(scope.clone(), None);

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use moonlark_discovery::index::{IndexEntry, TextIndex, TextIndexBuilder, split_first_sentence};
+use moonlark_discovery::text_index::{
+    IndexEntry, TextIndex, TextIndexBuilder, split_first_sentence,
+};
 
 use super::machine;
 use super::plain_bm25::PlainBm25;

@@ -225,7 +225,7 @@ fn from_env(name: &str) -> Option<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_function_exceeds_its_limits_whatever_it_is_given() {
-    moonlark_starlark::worker::memory::return_freed_memory();
+    moonlark_starlark::worker::worker_memory::return_freed_memory();
     let seconds = from_env("MOONLARK_BOUNDS_SECONDS");
     let seed = from_env("MOONLARK_BOUNDS_SEED").unwrap_or(1);
     let only = std::env::var("MOONLARK_BOUNDS_ONLY").unwrap_or_default();

@@ -6,10 +6,10 @@
 #![cfg(unix)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod ending;
+mod process_ending;
 mod supervised;
 mod supervisor;
 
-pub use ending::ProcessEnding;
+pub use process_ending::ProcessEnding;
 pub use supervised::{LaunchSpec, SupervisedProcess, SupervisorHandle};
 pub use supervisor::supervise_if_asked;

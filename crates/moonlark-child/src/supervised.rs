@@ -18,7 +18,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-use crate::ending::{ENDING_BYTES, ProcessEnding};
+use crate::process_ending::{ENDING_BYTES, ProcessEnding};
 use crate::supervisor::{SUPERVISOR_MODE_ARG, TERMINATE_REQUEST};
 
 /// The binary that can be a supervisor.

@@ -33,7 +33,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 use rustix::stdio::stdin;
 
-use crate::ending::ProcessEnding;
+use crate::process_ending::ProcessEnding;
 use crate::supervised;
 
 /// The first argument that asks for this mode.

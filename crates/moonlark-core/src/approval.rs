@@ -6,7 +6,7 @@
 //! decision is good for one call: of that tool, with those arguments, by that
 //! caller. Nothing here knows how a person is reached.
 
-mod granted;
+mod gate;
 mod rules;
 mod shown_arguments;
 
@@ -21,7 +21,7 @@ use crate::problem::{Problem, ProblemCode, Result};
 use crate::tool::{BoxFuture, CallEffects};
 use crate::value::Value;
 
-pub(crate) use granted::{attach_ticket, ensure_approved};
+pub(crate) use gate::{attach_ticket, ensure_approved};
 pub use rules::{
     ApprovalRecord, ApprovalRefusal, ApprovalState, ApprovalVerdict, decide_next_step,
 };

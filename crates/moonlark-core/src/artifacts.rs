@@ -8,7 +8,7 @@
 //! what a large value looks like.
 
 mod preview;
-mod reading;
+mod selection;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +26,7 @@ use crate::problem::{Problem, ProblemCode, Result};
 use crate::value::{Value, ValueBudget, ValuePath, shorten_text};
 
 pub use preview::{luau_type_of, preview_value};
-pub use reading::{ArtifactSelection, slice_value, value_at_path};
+pub use selection::{ArtifactSelection, slice_value, value_at_path};
 
 /// All of them together, unless the operator says otherwise.
 pub const DEFAULT_MAX_ARTIFACT_BYTES: usize = 256 * 1024 * 1024;

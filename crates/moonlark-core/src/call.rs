@@ -2,9 +2,9 @@
 //! snapshot of the catalog. Calls form a tree; limits that count (tool calls,
 //! log output) are counted at its root.
 
+mod call_events;
 mod caller;
 mod pauses;
-mod saying;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::admission::AdmissionPermit;
 use crate::approval::ApprovalTicket;
 use crate::artifacts::ArtifactHandle;
+use crate::call_client::{CallClient, ClientQuestion};
 use crate::catalog::Catalog;
-use crate::client::{CallClient, ClientQuestion};
 use crate::gateway::Gateway;
 use crate::grant::GrantSet;
 use crate::journal::RecordId;
 use crate::limits::{CallLimits, CallUsage, MAX_CALL_DEPTH};
 use crate::mock::TestMocks;
-use crate::places::AdmissionPermit;
 use crate::policy::{ConcurrencyPermit, PolicyRule};
 use crate::problem::{Problem, ProblemCode, Result};
 use crate::run::{CallSite, Run, StepGuard};
@@ -30,10 +30,10 @@ use crate::tool::{CallScope, Tool};
 use crate::trace::{CallTrace, SpanGuard, TraceContext};
 use crate::value::{Value, shorten_text};
 
+use call_events::ProgressThrottle;
+pub use call_events::{CallEvent, CallEventSink, LogLevel};
 pub use caller::{ANONYMOUS_CALLER, Caller, LOCAL_CALLER};
 use pauses::{DeadlinePauses, USER_ANSWER_TIMEOUT};
-use saying::ProgressThrottle;
-pub use saying::{CallEvent, CallEventSink, LogLevel};
 
 /// Cheap to clone; dropping the last clone ends nothing by itself.
 #[derive(Clone)]

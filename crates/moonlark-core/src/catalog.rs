@@ -4,28 +4,28 @@
 //! somebody may be looking at.
 
 mod listed_names;
-mod per;
-mod seen;
+mod per_catalog;
 mod tool_names;
+mod view;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::module::Module;
 use crate::nearest::nearest_name;
-use crate::offers::{SourceHealth, SourceResources};
 use crate::problem::{Problem, ProblemCode, Result, SourceLocation, Warning};
 use crate::sdk::{Sdk, to_identifier};
+use crate::source_resources::{SourceHealth, SourceResources};
 use crate::tool::{SourceKind, Tool, ToolExposure, ToolListing};
 use crate::value::{Value, shorten_text};
 
 pub(crate) use listed_names::listed_name_variants;
 pub use listed_names::{ListedNameChange, ListedNameReason, MAX_LISTED_NAME_CHARS};
 use listed_names::{listed_names, listed_prefix, wanted_name};
-pub use per::PerCatalog;
-pub(crate) use per::run_blocking;
-use seen::CatalogView;
+pub use per_catalog::PerCatalog;
+pub(crate) use per_catalog::run_blocking;
 pub(crate) use tool_names::ToolNames;
+use view::CatalogView;
 
 #[derive(Default)]
 pub struct Catalog {

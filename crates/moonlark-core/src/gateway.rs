@@ -4,9 +4,9 @@
 //! rule → body → redaction → record. Surfaces and scripts cannot differ, because they have no other way
 //! to reach a tool's body.
 
-mod awaiting;
-mod observed;
-mod published;
+mod call_observer;
+mod published_catalog;
+mod startup_wait;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
@@ -18,29 +18,29 @@ use futures::FutureExt;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use crate::admission::{AdmissionLimits, AdmissionPermit, AdmissionQueue};
 use crate::approval::{self, ApprovalLedger};
 use crate::artifacts::ArtifactStore;
 use crate::call::{Call, CallEventSink, Caller};
+use crate::call_client::CallClient;
 use crate::catalog::Catalog;
-use crate::client::CallClient;
 use crate::content::ToolAnswer;
 use crate::journal::{self, JournalRecorder};
-use crate::learned::LearnedShapes;
+use crate::learned_shapes::LearnedShapes;
 use crate::limits::format_seconds;
 use crate::metrics::{self, GatewayMetrics};
 use crate::mock::TestMocks;
-use crate::offers::SourceEvent;
-use crate::places::{AdmissionLimits, AdmissionPermit, AdmissionQueue};
 use crate::policy::{self, CallPolicy, RuleTerms};
 use crate::problem::{Problem, ProblemCode, Result};
-use crate::pulse::TimerHeartbeat;
 use crate::run::{self, ReplayDecision};
 use crate::server_identity::ServerIdentity;
+use crate::source_resources::SourceEvent;
+use crate::timer_heartbeat::TimerHeartbeat;
 use crate::tool::{BoxFuture, CallScope, SourceKind, Tool, ToolBody};
 use crate::trace::CallTracer;
 use crate::value::Value;
-use observed::CallObserver;
-use published::PublishedCatalog;
+use call_observer::CallObserver;
+use published_catalog::PublishedCatalog;
 
 /// News of sources that a slow listener may be behind; it misses older ones.
 const SOURCE_EVENT_CAPACITY: usize = 256;

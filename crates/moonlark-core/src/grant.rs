@@ -4,8 +4,8 @@
 //! [`AllowedUrl`], an [`AllowedDir`], an [`AllowedExec`], an [`AllowedDatabase`] and
 //! so on, and only the checks below make those. A denial says which line would allow it.
 
-mod address;
-mod net;
+mod network_target;
+mod public_address;
 #[cfg(test)]
 mod tests;
 
@@ -17,10 +17,10 @@ use url::{Host, Url};
 
 use crate::problem::{Problem, Result};
 use crate::value::shorten_text;
-use address::is_local_name;
-pub use address::is_public_address;
-pub use net::{AddressRange, NetworkReach, NetworkTarget, ReachVerdict};
-use net::{normalize_host, normalize_socket_dir};
+pub use network_target::{AddressRange, NetworkReach, NetworkTarget, ReachVerdict};
+use network_target::{normalize_host, normalize_socket_dir};
+use public_address::is_local_name;
+pub use public_address::is_public_address;
 
 /// One permission, as written in `allow = ["net:api.github.com"]`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 //! hold arguments and answers exactly as they were, because a run is replayed
 //! from them; what people read of one is made by [`shown`].
 
-mod on_record;
-pub mod shown;
+mod recorded_call;
+pub mod redaction;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +23,7 @@ use crate::problem::{Problem, ProblemCode, Result};
 use crate::tool::{BoxFuture, CallEffects, CallScope};
 use crate::value::Value;
 
-pub(crate) use on_record::{record_call, record_refused_call, wait_until_written};
+pub(crate) use recorded_call::{record_call, record_refused_call, wait_until_written};
 
 /// Keeps what happens.
 ///
@@ -231,13 +231,13 @@ impl JournalEntry {
     /// About how many bytes it takes while it waits to be written.
     pub fn approx_bytes(&self) -> usize {
         let answer = |answer: &Option<Result<ToolAnswer>>| match answer {
-            Some(Ok(answer)) => shown::approx_answer_bytes(answer),
+            Some(Ok(answer)) => redaction::approx_answer_bytes(answer),
             Some(Err(problem)) => 256 + problem.message.len(),
             None => 0,
         };
         match self {
             JournalEntry::RunBegan(began) => 512 + began.script.len(),
-            JournalEntry::CallBegan(began) => 512 + shown::approx_value_bytes(&began.args),
+            JournalEntry::CallBegan(began) => 512 + redaction::approx_value_bytes(&began.args),
             JournalEntry::CallEnded(ended) => 256 + answer(&ended.answer),
             JournalEntry::RunEnded(ended) => 256 + answer(&ended.answer),
             JournalEntry::RunPaused(_) | JournalEntry::RunWentOn(_) => 128,

@@ -6,38 +6,38 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod admission;
 pub mod approval;
 pub mod artifacts;
-pub mod authored;
 pub mod call;
+pub mod call_client;
 pub mod catalog;
-pub mod client;
 pub mod content;
-pub mod files;
 pub mod gateway;
 pub mod grant;
 pub mod journal;
-pub mod learned;
+pub mod learned_shapes;
 pub mod limits;
 pub mod metrics;
 pub mod mock;
 pub mod module;
 pub mod nearest;
-pub mod offers;
-mod params;
-pub mod places;
 pub mod policy;
 pub mod portable_schema;
 pub mod problem;
-mod pulse;
 pub mod render;
 pub mod run;
 pub mod schema;
 pub mod script_functions;
+pub mod script_snapshot;
 pub mod sdk;
 pub mod secret;
 pub mod server_identity;
+pub mod source_resources;
+mod timer_heartbeat;
 pub mod tool;
+pub mod tool_header;
+mod tool_parameters;
 pub mod trace;
 pub mod value;
 pub mod visible_text;

@@ -6,14 +6,14 @@
 //! caller's catalog is made ([`Catalog::seen_by`](crate::catalog::Catalog)), so
 //! a call only follows a pointer. Who is calling is not found out here.
 
-mod faults;
-mod governed;
-mod kept;
-mod meter;
+mod concurrency;
+mod enforcement;
+mod rate_limiter;
+mod response_cache;
 mod rule;
+mod rule_faults;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::call::Caller;
 use crate::catalog::Catalog;
 use crate::tool::Tool;
 
-pub use faults::patterns_without_tool;
-pub(crate) use governed::run_under_rule;
-use kept::ResponseCache;
-pub use meter::CallRate;
+pub(crate) use concurrency::ConcurrencyPermit;
+pub(crate) use enforcement::run_under_rule;
+pub use rate_limiter::CallRate;
+use response_cache::ResponseCache;
 pub use rule::{CountingScope, EffectKind, RuleAction, RuleMismatch, RuleTerms};
 pub(crate) use rule::{PolicyRule, PolicyRuling, RuleSubject};
-pub(crate) use turns::ConcurrencyPermit;
+pub use rule_faults::patterns_without_tool;
 
 /// All rules, in order.
 #[derive(Default)]

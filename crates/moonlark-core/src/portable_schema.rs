@@ -14,7 +14,7 @@ mod argument_keys;
 mod flatten;
 mod merge;
 mod rewrite;
-mod values;
+mod simple_types;
 
 use std::sync::Arc;
 

@@ -4,13 +4,13 @@
 //! Everything here is drawn from descriptors and schemas, so that it cannot
 //! say anything else than what is there. Nothing here runs, reads or writes.
 
+mod function_doc;
+mod function_parts;
 pub mod luau;
 mod modules_page;
-mod shape;
-mod sheet;
 pub mod starlark;
 #[cfg(test)]
 mod tests;
 
+pub use function_doc::{ExampleText, FunctionDoc, FunctionDocRow, spell_example_call};
 pub use modules_page::modules_page;
-pub use sheet::{ExampleText, FunctionDoc, FunctionDocRow, spell_example_call};

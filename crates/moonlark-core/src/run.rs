@@ -9,11 +9,11 @@
 //! same again, [`known`] what is on record of it, [`before`] what becomes of a
 //! call because of that.
 
-mod answers;
-mod before;
-mod chance;
-mod known;
-mod plan;
+mod answer_sequencer;
+mod replay;
+mod replay_log;
+mod run_plan;
+mod seeded_random;
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,14 +24,14 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::Instant;
 
-use answers::AnswerSequencer;
-pub use answers::CallSite;
-pub(crate) use before::{ReplayDecision, decide_replay, record_given_answer, record_host_call};
-pub(crate) use known::ASSUMED_OUTCOME;
-use known::ReplayLog;
-pub use known::{LostCallDecisions, LostCallPolicy, calls_in_doubt_problem};
-use plan::RunMode;
-pub use plan::{PlannedCall, RunPlan};
+use answer_sequencer::AnswerSequencer;
+pub use answer_sequencer::CallSite;
+pub(crate) use replay::{ReplayDecision, decide_replay, record_given_answer, record_host_call};
+pub(crate) use replay_log::ASSUMED_OUTCOME;
+use replay_log::ReplayLog;
+pub use replay_log::{LostCallDecisions, LostCallPolicy, calls_in_doubt_problem};
+use run_plan::RunMode;
+pub use run_plan::{PlannedCall, RunPlan};
 
 use crate::approval::ApprovalTicket;
 use crate::artifacts::ArtifactHandle;
@@ -260,13 +260,13 @@ impl Run {
 
     /// Random bytes for the script, the same when the run is resumed.
     pub fn fill_random(&self, bytes: &mut [u8]) {
-        chance::fill_seeded(&self.seed, "bytes", self.answers.next_draw(), bytes);
+        seeded_random::fill_seeded(&self.seed, "bytes", self.answers.next_draw(), bytes);
     }
 
     /// A seed for random numbers of the script's language.
     pub fn language_seed(&self) -> u32 {
         let mut bytes = [0; 4];
-        chance::fill_seeded(&self.seed, "seed", 0, &mut bytes);
+        seeded_random::fill_seeded(&self.seed, "seed", 0, &mut bytes);
         u32::from_le_bytes(bytes)
     }
 
@@ -274,7 +274,7 @@ impl Run {
     /// is the same when the run is resumed.
     pub fn artifact_handle(&self, place: &str, number: u64) -> ArtifactHandle {
         let mut bytes = [0; 26];
-        chance::fill_seeded(&self.seed, &format!("artifact {place}"), number, &mut bytes);
+        seeded_random::fill_seeded(&self.seed, &format!("artifact {place}"), number, &mut bytes);
         ArtifactHandle::from_random_bytes(bytes)
     }
 

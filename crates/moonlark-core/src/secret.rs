@@ -3,9 +3,9 @@
 //! A secret is found by its value, as it is and in the forms that it takes on its way:
 //! see [`forms`]. Names that speak of one are judged here too.
 
-mod forms;
-mod learned;
-mod literals;
+mod encoded_forms;
+mod learned_secrets;
+mod script_literals;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,9 +19,9 @@ use parking_lot::Mutex;
 use crate::content::ToolAnswer;
 use crate::problem::Problem;
 use crate::value::Value;
-use forms::encoded_forms;
-use learned::LearnedSecrets;
-pub use literals::{redact_literals, secrets_from_literals};
+use encoded_forms::encoded_forms;
+use learned_secrets::LearnedSecrets;
+pub use script_literals::{redact_literals, secrets_from_literals};
 
 /// The secret values of one script's configuration, or of a source's, to be taken
 /// out of whatever leaves it.

@@ -7,7 +7,7 @@
 
 mod json;
 mod path;
-mod typed;
+mod serde_impl;
 
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;

@@ -4,9 +4,9 @@ use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::{Call, Result};
 use serde_json::{Value as Json, json};
 
-use crate::current::FunctionIndexCache;
-use crate::search::find_source;
-use crate::{FoundFunction, functions, short};
+use crate::function_search::find_source;
+use crate::index_cache::FunctionIndexCache;
+use crate::{FoundFunction, function_index, function_summary};
 
 /// One function that was found.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,8 +48,9 @@ pub async fn find_functions(
     let only = source.map(|source| find_source(catalog.sdk(), source)).transpose()?;
     if query.trim().is_empty() {
         let is_asked = |source: &SdkSource| only.is_none_or(|only| std::ptr::eq(source, only));
-        let all =
-            functions::all_functions(catalog).filter(|(source, _)| is_asked(source)).take(limit);
+        let all = function_index::all_functions(catalog)
+            .filter(|(source, _)| is_asked(source))
+            .take(limit);
         return Ok(all
             .map(|(source, function)| describe_function(call, source, function, None))
             .collect());
@@ -68,7 +69,7 @@ fn describe_function(
     function: &SdkFunction,
     score: Option<f32>,
 ) -> DescribedFunction {
-    let text = short::summarize_function(source, function, call);
+    let text = function_summary::summarize_function(source, function, call);
     let (types, about): (Vec<&str>, Vec<&str>) = text
         .lines()
         .skip(1)
@@ -78,7 +79,7 @@ fn describe_function(
     // What was learned of the result is part of the signature, that it was learned is not.
     let first = first.split(" -- ").next().unwrap_or(first);
     DescribedFunction {
-        name: short::sdk_path(source, function),
+        name: function_summary::sdk_path(source, function),
         source: source.original.clone(),
         tool: function.tool.name.clone(),
         signature: std::iter::once(first).chain(types).collect::<Vec<_>>().join("\n"),
@@ -90,7 +91,7 @@ fn describe_function(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{enter, world};
+    use crate::test_catalog::{enter, world};
 
     #[tokio::test]
     async fn what_is_found_is_data() {

@@ -8,31 +8,31 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod current;
-mod definitions;
+mod artifact_search;
 mod described_functions;
-mod docs;
-mod documents;
-mod example;
-mod functions;
-pub mod index;
-mod inside;
-mod list;
+mod document_search;
+mod example_call;
+mod function_docs;
+mod function_index;
+mod function_list;
+mod function_search;
+mod function_summary;
+mod index_cache;
 mod resources;
-mod search;
-mod short;
 #[cfg(test)]
-mod testing;
+mod test_catalog;
+pub mod text_index;
+mod tool_definitions;
 
 use std::sync::Arc;
 
-use moonlark_core::offers::SourceResources;
+use moonlark_core::source_resources::SourceResources;
 use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::{Catalog, Result, Tool};
 
-use current::FunctionIndexCache;
 pub use described_functions::{DescribedFunction, find_functions};
-pub use functions::{FoundFunction, FunctionIndex};
+pub use function_index::{FoundFunction, FunctionIndex};
+use index_cache::FunctionIndexCache;
 
 /// What agents see the names of all functions before.
 pub(crate) const SDK_NAME_PREFIX: &str = "sdk.";
@@ -41,9 +41,9 @@ pub(crate) const SDK_NAME_PREFIX: &str = "sdk.";
 pub fn discovery_tools() -> Result<Vec<Arc<Tool>>> {
     let current = Arc::new(FunctionIndexCache::default());
     Ok(vec![
-        Arc::new(definitions::search_docs_tool(current)?),
-        Arc::new(definitions::list_functions_tool()?),
-        Arc::new(definitions::get_function_docs_tool()?),
+        Arc::new(tool_definitions::search_docs_tool(current)?),
+        Arc::new(tool_definitions::list_functions_tool()?),
+        Arc::new(tool_definitions::get_function_docs_tool()?),
     ])
 }
 

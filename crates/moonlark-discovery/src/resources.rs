@@ -10,16 +10,16 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use moonlark_core::artifacts::ArtifactContent;
 use moonlark_core::content::ToolAnswer;
-use moonlark_core::offers::{ResourceWatcher, SourceResources};
 use moonlark_core::schema::Schema;
 use moonlark_core::sdk::SdkSource;
+use moonlark_core::source_resources::{ResourceWatcher, SourceResources};
 use moonlark_core::tool::{CallEffects, ToolBody, ToolListing};
 use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Call, Catalog, Problem, ProblemCode, Result, Tool, Value};
 use serde_json::{Map, Value as Json, json};
 
-use crate::search::find_source;
-use crate::{docs, list};
+use crate::function_search::find_source;
+use crate::{function_docs, function_list};
 
 const SDK_URI_PREFIX: &str = "sdk://";
 const ARTIFACT_URI_PREFIX: &str = "artifact://";
@@ -133,17 +133,26 @@ fn read_sdk_page(call: &Call, path: &str) -> Result<String> {
     let catalog = call.catalog();
     let (source, rest) = path.split_once('/').unwrap_or((path, "overview"));
     let source = find_source(catalog.sdk(), source)?;
-    let lines =
-        || source.functions.iter().map(|it| list::function_line(source, it)).collect::<String>();
+    let lines = || {
+        source
+            .functions
+            .iter()
+            .map(|it| function_list::function_line(source, it))
+            .collect::<String>()
+    };
     match rest.split_once('/').unwrap_or((rest, "")) {
-        ("overview", "") => Ok(format!("{}{}", list::source_heading(catalog, source), lines())),
+        ("overview", "") => {
+            Ok(format!("{}{}", function_list::source_heading(catalog, source), lines()))
+        }
         ("functions", "") => Ok(lines()),
         ("functions", name) => {
             let function =
                 source.find_function(name).ok_or_else(|| source.unknown_function_problem(name))?;
-            Ok(docs::render_functions(&[(source, function)], call))
+            Ok(function_docs::render_functions(&[(source, function)], call))
         }
-        ("schemas", "") => Ok(docs::render_source_types(source, MAX_SCHEMA_PAGE_FUNCTIONS, call)),
+        ("schemas", "") => {
+            Ok(function_docs::render_source_types(source, MAX_SCHEMA_PAGE_FUNCTIONS, call))
+        }
         _ => Err(Problem::new(
             ProblemCode::NotFound,
             format!("there is no {SDK_URI_PREFIX}{}", shorten_text(path)),
@@ -208,12 +217,12 @@ fn to_object(json: Json) -> Object {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{enter, world};
+    use crate::test_catalog::{enter, world};
 
     async fn ask(uri: &str, method: &str, params: Json) -> Result<Json> {
         let world = world();
         let all = crate::discovery_resources(&world.catalog());
-        let offers = moonlark_core::offers::resources_for_uri(&all, uri).unwrap();
+        let offers = moonlark_core::source_resources::resources_for_uri(&all, uri).unwrap();
         let args = Value::from_json(json!({"method": method, "params": params}))?;
         let call = enter(&world);
         world.call_tool(&call, &offers.door, args).await?.into_plain_value().into_json("answer")

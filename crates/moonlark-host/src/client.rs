@@ -7,12 +7,12 @@
 //! caller can be asked at all, is the business of `Call::ask`.
 
 mod elicit;
+mod question_batch;
 mod sample;
-mod several;
 #[cfg(test)]
 mod tests;
 
-use moonlark_core::client::ClientQuestion;
+use moonlark_core::call_client::ClientQuestion;
 use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Call, Module, Problem, Result, Value};
 use schemars::JsonSchema;
@@ -22,8 +22,8 @@ use serde_json::json;
 
 use crate::args::{NoArgs, ScriptTable};
 use elicit::{ClientElicitArgs, ClientElicited};
+use question_batch::ClientAskArgs;
 use sample::{ClientSampleArgs, ClientSampled};
-use several::ClientAskArgs;
 
 pub(crate) fn module() -> Module {
     let nobody = "which it does not offer";
@@ -68,7 +68,7 @@ async fn ask_roots(call: Call, _: NoArgs) -> Result<Vec<ClientRoot>> {
 }
 
 async fn ask_several(call: Call, args: ClientAskArgs) -> Result<ScriptTable> {
-    several::ask_all(&call, args).await
+    question_batch::ask_all(&call, args).await
 }
 
 #[derive(Deserialize, JsonSchema)]

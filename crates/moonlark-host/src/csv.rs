@@ -1,7 +1,7 @@
 //! `csv`: rows to CSV and back.
 
-mod read;
-mod write;
+mod csv_reader;
+mod csv_writer;
 
 use std::collections::HashSet;
 
@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::args::ScriptList;
-use read::{CsvReader, CsvRow};
-use write::CsvWriter;
+use csv_reader::{CsvReader, CsvRow};
+use csv_writer::CsvWriter;
 
 pub(crate) fn module() -> Module {
     Module::new(
@@ -168,7 +168,7 @@ fn encode(call: &Call, args: CsvEncodeArgs) -> Result<String> {
                 return Err(Problem::bad_request(format!(
                     "row {} is no {wanted}, but {}",
                     index + 1,
-                    write::kind_with_article(other)
+                    csv_writer::kind_with_article(other)
                 )));
             }
         }

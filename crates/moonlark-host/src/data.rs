@@ -52,7 +52,7 @@ mod tests {
     use moonlark_core::ProblemCode;
 
     use super::*;
-    use crate::testing::{call, limited, scope};
+    use crate::test_calls::{call, limited, scope};
 
     #[tokio::test]
     async fn a_file_of_the_shared_folder_is_read_and_nothing_outside_it() {

@@ -48,7 +48,7 @@ mod tests {
     use moonlark_core::Value;
     use serde_json::json;
 
-    use crate::testing::{call, problem, scope};
+    use crate::test_calls::{call, problem, scope};
 
     #[tokio::test]
     async fn an_allowed_variable_is_read_and_no_other() {

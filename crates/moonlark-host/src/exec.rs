@@ -8,7 +8,7 @@
 #[cfg(unix)]
 mod command;
 #[cfg(unix)]
-mod running;
+mod process_run;
 
 use moonlark_core::value::TextOrBytes;
 use moonlark_core::{Call, Module, Result, Value};
@@ -98,7 +98,7 @@ impl From<ExecOutput> for Value {
 async fn run(call: Call, args: ExecRunArgs) -> Result<ExecOutput> {
     let allowed = call.grants().check_exec("exec.run", &args.cmd)?;
     #[cfg(unix)]
-    return running::run_command(call, allowed, args).await;
+    return process_run::run_command(call, allowed, args).await;
     #[cfg(not(unix))]
     return Err(moonlark_core::Problem::unavailable(format!(
         "{} cannot be run: commands need a Unix system",
@@ -114,7 +114,7 @@ mod tests {
     use moonlark_core::tool::CallScope;
     use serde_json::json;
 
-    use crate::testing::{problem, scope};
+    use crate::test_calls::{problem, scope};
 
     fn scope_declaring(grants: &[&str], commands: &[&str]) -> CallScope {
         let mut scope = scope(Path::new("."), grants);

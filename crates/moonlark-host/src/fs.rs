@@ -3,10 +3,10 @@
 //! Functions and their documentation; [`confined`] is the part that touches the
 //! disk and keeps inside.
 
-mod confined;
+mod confined_dir;
+mod directory_walk;
 #[cfg(all(test, unix))]
 mod tests;
-mod walk;
 
 use jiff::Timestamp;
 use moonlark_core::grant::AllowedDir;
@@ -16,8 +16,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-pub(crate) use confined::ConfinedDir;
-use confined::check_relative_path;
+pub(crate) use confined_dir::ConfinedDir;
+use confined_dir::check_relative_path;
 
 pub(crate) fn module() -> Module {
     Module::new("fs", "Read and write files in the script's own directory.")
@@ -87,8 +87,8 @@ async fn list(call: Call, args: FsListArgs) -> Result<Vec<String>> {
     let at = args.dir.unwrap_or_else(|| ".".to_owned());
     let dir = call.grants().check_dir("fs.list")?;
     spawn_blocking_in_dir("fs.list", dir, move |dir| match args.glob {
-        None => walk::list_names(dir, &at),
-        Some(glob) => walk::list_matching_paths(dir, &at, &glob),
+        None => directory_walk::list_names(dir, &at),
+        Some(glob) => directory_walk::list_matching_paths(dir, &at, &glob),
     })
     .await
 }

@@ -6,7 +6,7 @@
 //! binary on than ours does, and because every search of a script has to stay
 //! within bounds of time and memory that are ours to set.
 
-mod matching;
+mod fuzzy_matcher;
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::args::ScriptList;
-use matching::FuzzyQuery;
+use fuzzy_matcher::FuzzyQuery;
 
 /// However much time the call has left.
 const MAX_FUZZY_SEARCH_TIME: Duration = Duration::from_secs(2);
@@ -196,7 +196,7 @@ mod tests {
     use serde_json::Value as Json;
 
     use super::*;
-    use crate::testing::{call, scope};
+    use crate::test_calls::{call, scope};
 
     async fn found(args: Json) -> Json {
         let dir = tempfile::tempdir().unwrap();

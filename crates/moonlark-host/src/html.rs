@@ -3,9 +3,9 @@
 //! Pages are parsed as browsers do, by a library that has no bounds of its own:
 //! [`document`] gives it some. [`select`] bounds what a selector may cost.
 
-mod document;
+mod bounded_parser;
 mod entities;
-mod readable;
+mod readable_text;
 mod select;
 
 use moonlark_core::value::{Object, shorten_text};
@@ -67,8 +67,8 @@ struct HtmlTextArgs {
 }
 
 fn text(call: &Call, args: HtmlTextArgs) -> Result<String> {
-    let page = document::parse_html(call, args.html)?;
-    let text = readable::extract_text(page.tree.root());
+    let page = bounded_parser::parse_html(call, args.html)?;
+    let text = readable_text::extract_text(page.tree.root());
     check_result_size(call, text.len())?;
     Ok(text)
 }
@@ -113,7 +113,7 @@ const HTML_ENTRY_OVERHEAD_BYTES: usize = 128;
 
 fn select(call: &Call, args: HtmlSelectArgs) -> Result<Vec<SelectedElement>> {
     let selector = select::BoundedSelector::parse(&args.selector)?;
-    let page = document::parse_html(call, args.html)?;
+    let page = bounded_parser::parse_html(call, args.html)?;
     let (mut all, mut size) = (Vec::new(), 0usize);
     for element in selector.select_elements(&page)? {
         let found = describe_element(element);
@@ -132,7 +132,7 @@ fn select(call: &Call, args: HtmlSelectArgs) -> Result<Vec<SelectedElement>> {
 fn describe_element(element: ElementRef<'_>) -> SelectedElement {
     SelectedElement {
         tag: element.value().name().to_owned(),
-        text: readable::extract_text(*element),
+        text: readable_text::extract_text(*element),
         html: element.html(),
         attributes: element
             .value()
@@ -169,7 +169,7 @@ impl From<HtmlLink> for Value {
 
 fn links(call: &Call, args: HtmlLinksArgs) -> Result<Vec<HtmlLink>> {
     let base = args.base.as_deref().map(parse_base_url).transpose()?;
-    let page = document::parse_html(call, args.html)?;
+    let page = bounded_parser::parse_html(call, args.html)?;
     let elements = || page.tree.root().descendants().filter_map(ElementRef::wrap);
     // A page may say itself what its links are relative to.
     let own = elements().find(|element| element.value().name() == "base");
@@ -183,7 +183,7 @@ fn links(call: &Call, args: HtmlLinksArgs) -> Result<Vec<HtmlLink>> {
             // A link that leads nowhere is still what the page says.
             Some(Err(_)) | None => href.to_owned(),
         };
-        let text = readable::extract_text(*element).replace(['\n', '\t'], " ");
+        let text = readable_text::extract_text(*element).replace(['\n', '\t'], " ");
         // Links can nest in pictures, and what holds no text is still walked through.
         size += HTML_ENTRY_OVERHEAD_BYTES + href.len() + text.len() + element.descendants().count();
         check_result_size(call, size)?;

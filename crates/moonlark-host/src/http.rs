@@ -5,11 +5,11 @@
 //! [`client`] decides which addresses may be reached, [`answer`] reads what
 //! comes back, [`failure`] says what went wrong.
 
-mod answer;
-mod client;
-mod exchange;
-mod failure;
-mod request;
+mod http_answer;
+mod http_client;
+mod http_errors;
+mod http_exchange;
+mod http_request;
 #[cfg(test)]
 mod tests;
 
@@ -21,9 +21,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::args::ScriptTable;
-use answer::HttpAnswer;
-use exchange::send_request;
-use request::HttpRequestSpec;
+use http_answer::HttpAnswer;
+use http_exchange::send_request;
+use http_request::HttpRequestSpec;
 
 pub(crate) fn module() -> Module {
     let elsewhere = || json!({"url": "ftp://example.com/"});

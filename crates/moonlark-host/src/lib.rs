@@ -12,9 +12,11 @@
 mod args;
 mod base64;
 mod client;
+mod connection_pool;
 mod crypto;
 mod csv;
 mod data;
+mod dns_lookup;
 mod env;
 mod exec;
 mod fs;
@@ -24,8 +26,6 @@ mod http;
 mod json;
 mod log;
 mod math;
-mod names;
-mod pool;
 mod postgres;
 mod progress;
 mod regex;
@@ -39,9 +39,9 @@ mod url;
 mod yaml;
 
 #[cfg(test)]
-mod examples;
+mod example_tests;
 #[cfg(test)]
-mod testing;
+mod test_calls;
 
 use moonlark_core::Module;
 

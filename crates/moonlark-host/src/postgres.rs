@@ -6,13 +6,13 @@
 //! [`statement`] decides what a statement may do and runs it, [`encode`] and
 //! [`decode`] know the types, [`failure`] says what went wrong.
 
+mod connection_target;
 mod decode;
 mod encode;
-mod failure;
-mod session;
-mod socket;
-mod statement;
-mod target;
+mod postgres_errors;
+mod postgres_session;
+mod postgres_socket;
+mod postgres_statement;
 #[cfg(test)]
 mod tests;
 
@@ -25,8 +25,8 @@ use serde_json::json;
 
 use crate::args::ScriptList;
 use crate::sql::{SqlColumn, SqlRows};
-use statement::{PostgresStatement, PostgresStatementResult, run_statement};
-use target::PostgresTarget;
+use connection_target::PostgresTarget;
+use postgres_statement::{PostgresStatement, PostgresStatementResult, run_statement};
 
 pub(crate) fn module() -> Module {
     let denied = |sql: &str| json!({"conn": "postgres://me@127.0.0.1/app", "sql": sql});

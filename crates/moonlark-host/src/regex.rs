@@ -2,7 +2,7 @@
 //!
 //! What a match costs is bounded in [`pattern`]; what it may return, here.
 
-mod pattern;
+mod compiled_pattern;
 
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Module, Result, Value};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::args::check_result_size;
-use pattern::{CompiledPattern, MatchTimeLimit};
+use compiled_pattern::{CompiledPattern, MatchTimeLimit};
 
 pub(crate) fn module() -> Module {
     Module::new(
@@ -261,7 +261,7 @@ mod tests {
 
     use serde_json::json;
 
-    use crate::testing::{call, limited, problem, scope};
+    use crate::test_calls::{call, limited, problem, scope};
 
     #[tokio::test]
     async fn a_walk_that_takes_the_square_of_the_text_is_ended() {

@@ -6,10 +6,10 @@
 //! parameters, [`failure`] says what went wrong.
 
 mod bind;
-mod failure;
-mod file;
-mod guard;
-mod run;
+mod database_file;
+mod sqlite_authorizer;
+mod sqlite_errors;
+mod sqlite_statement;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::sql::{SqlColumn, SqlParams, SqlRows};
-use run::{SqliteStatement, run_statement};
+use sqlite_statement::{SqliteStatement, run_statement};
 
 pub(crate) fn module() -> Module {
     let missing = || json!({"path": "missing.db", "sql": "SELECT 1"});

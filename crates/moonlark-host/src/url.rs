@@ -1,6 +1,6 @@
 //! `url`: take web addresses apart and put them together.
 
-mod escape;
+mod percent_escape;
 
 use std::net::Ipv6Addr;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use url::Url;
 
 use crate::args::{ScriptTable, check_result_size};
-pub(crate) use escape::build_query_string;
+pub(crate) use percent_escape::build_query_string;
 
 /// Bytes of an address that is taken apart: data in one can be long.
 const MAX_PARSED_URL_BYTES: usize = 1 << 20;
@@ -114,8 +114,9 @@ fn parse(call: &Call, args: UrlParseArgs) -> Result<UrlParsed> {
     let url = parse_url(&args.text)?;
     let query = url.query().unwrap_or_default();
     check_result_size(call, query.len() + QUERY_PAIR_OVERHEAD_BYTES * query.split('&').count())?;
-    let decoded =
-        |text: &str| String::from_utf8_lossy(&escape::decode_leniently(text, false)).into_owned();
+    let decoded = |text: &str| {
+        String::from_utf8_lossy(&percent_escape::decode_leniently(text, false)).into_owned()
+    };
     Ok(UrlParsed {
         scheme: url.scheme().to_owned(),
         username: Some(url.username()).filter(|name| !name.is_empty()).map(decoded),
@@ -123,7 +124,7 @@ fn parse(call: &Call, args: UrlParseArgs) -> Result<UrlParsed> {
         host: url.host_str().map(str::to_owned),
         port: url.port_or_known_default(),
         path: url.path().to_owned(),
-        query: escape::parse_query(query),
+        query: percent_escape::parse_query(query),
         fragment: url.fragment().map(decoded),
     })
 }
@@ -217,8 +218,8 @@ struct UrlEncodeArgs {
 }
 
 fn encode(call: &Call, args: UrlEncodeArgs) -> Result<String> {
-    check_result_size(call, escape::encoded_length(&args.text.0))?;
-    Ok(escape::percent_encode(&args.text.0))
+    check_result_size(call, percent_escape::encoded_length(&args.text.0))?;
+    Ok(percent_escape::percent_encode(&args.text.0))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -229,7 +230,7 @@ struct UrlDecodeArgs {
 }
 
 fn decode(_: &Call, args: UrlDecodeArgs) -> Result<TextOrBytes> {
-    escape::decode_strictly(&args.text).map(TextOrBytes)
+    percent_escape::decode_strictly(&args.text).map(TextOrBytes)
 }
 
 #[derive(Deserialize, JsonSchema)]

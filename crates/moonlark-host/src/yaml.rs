@@ -4,8 +4,8 @@
 //! in [`compose`] and [`scalar`], so that nothing is rounded or lost, and what
 //! it costs is bounded there.
 
-mod compose;
 mod scalar;
+mod yaml_composer;
 
 use moonlark_core::value::ValuePath;
 use moonlark_core::{Call, Module, Problem, Result, Value};
@@ -70,7 +70,7 @@ fn decode_all(call: &Call, args: YamlDecodeArgs) -> Result<Vec<Value>> {
 
 fn read_documents(call: &Call, text: &str) -> Result<Vec<Value>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    compose::compose_documents(text, call.limits().value)
+    yaml_composer::compose_documents(text, call.limits().value)
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@
 //! block that is too long is cut, and only there chunks overlap. Sizes are
 //! bytes: a Chinese character counts as three, and says about as much.
 
-mod cut;
+mod block_splitter;
 mod section;
 
 use std::ops::Range;
@@ -130,7 +130,7 @@ impl SectionPacker<'_> {
             self.open = Some(open);
             return;
         }
-        let mut pieces = cut::split_block_range(
+        let mut pieces = block_splitter::split_block_range(
             &self.document.text,
             open.range.clone(),
             matches!(block.kind, TextBlockKind::Paragraph | TextBlockKind::Heading { .. }),

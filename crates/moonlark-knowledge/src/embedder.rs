@@ -1,6 +1,6 @@
 //! What makes vectors of text: the model in the binary, or a service.
 
-mod http;
+mod embedding_service;
 
 use std::time::Duration;
 

@@ -9,8 +9,8 @@ use moonlark_core::nearest::nearest_name;
 use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, Result, Value};
 
-use crate::document::KnowledgeDocument;
-use crate::query::count_value;
+use crate::knowledge_document::KnowledgeDocument;
+use crate::search_query::count_value;
 use crate::sync::HEADING_SEPARATOR;
 
 /// Headings that an answer names.
@@ -173,7 +173,7 @@ impl DocumentExcerpt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::DocumentChunk;
+    use crate::knowledge_document::DocumentChunk;
 
     fn document(body: &str, chunks: &[(&str, &str)]) -> KnowledgeDocument {
         let chunk = |(index, (heading, text)): (usize, &(&str, &str))| DocumentChunk {

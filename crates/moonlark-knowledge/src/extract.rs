@@ -4,25 +4,25 @@
 //! brought them. Blocks are ranges of the text, in order, and nothing but white
 //! space lies between them. What they become is `chunk`'s business.
 
-mod code;
-mod decode;
+mod document_builder;
+mod document_format;
 mod docx;
-mod draft;
-mod format;
-mod front;
+mod front_matter;
 mod html;
 mod markdown;
 mod pdf;
-mod plain;
+mod plain_text;
+mod source_code;
+mod text_decoding;
 
 use std::ops::Range;
 use std::time::Duration;
 
 use moonlark_core::{Problem, Result, Value};
 
-use crate::item::{ItemContent, SourceItem};
-use format::DocumentFormat;
-pub(crate) use format::file_extension;
+use crate::source_connector::{ItemContent, SourceItem};
+use document_format::DocumentFormat;
+pub(crate) use document_format::file_extension;
 pub use pdf::run_pdf_reader_if_requested;
 
 /// What a document is made of.
@@ -98,10 +98,11 @@ impl Default for ExtractLimits {
 /// Computes, and may start a process and wait for it: not for an async thread.
 pub fn extract_document(item: &SourceItem, limits: &ExtractLimits) -> Result<ExtractionOutcome> {
     let (format, text) = match &item.content {
-        ItemContent::Text(text) => (format::detect_text_format(item), Some(text.clone())),
-        ItemContent::Bytes(bytes) => match format::detect_bytes_format(item, bytes) {
+        ItemContent::Text(text) => (document_format::detect_text_format(item), Some(text.clone())),
+        ItemContent::Bytes(bytes) => match document_format::detect_bytes_format(item, bytes) {
             Err(reason) => return Ok(ExtractionOutcome::Skipped(reason)),
-            Ok(format) if format.is_text() => match decode::decode_text(item, format, bytes) {
+            Ok(format) if format.is_text() => match text_decoding::decode_text(item, format, bytes)
+            {
                 Some(text) => (format, Some(text)),
                 None => return Ok(ExtractionOutcome::Skipped("it is not text".to_owned())),
             },
@@ -125,7 +126,7 @@ pub fn extract_document(item: &SourceItem, limits: &ExtractLimits) -> Result<Ext
     if extracted.blocks.is_empty() {
         return Ok(ExtractionOutcome::Skipped("there is no text in it".to_owned()));
     }
-    extracted.content_type = format::media_type(item, format);
+    extracted.content_type = document_format::media_type(item, format);
     extracted.title = extracted.title.or_else(|| title_from_source_id(&item.source_id));
     Ok(ExtractionOutcome::Text(Box::new(extracted)))
 }
@@ -142,9 +143,11 @@ fn extract_text(
     Ok(match format {
         DocumentFormat::Markdown => markdown::extract_markdown(text),
         DocumentFormat::Html => html::extract_html(&text, limits)?,
-        DocumentFormat::Code => code::extract_code(text, format::source_language(item)),
-        DocumentFormat::Rows => plain::extract_rows(text),
-        _ => plain::extract_plain_text(text),
+        DocumentFormat::Code => {
+            source_code::extract_code(text, document_format::source_language(item))
+        }
+        DocumentFormat::Rows => plain_text::extract_rows(text),
+        _ => plain_text::extract_plain_text(text),
     })
 }
 

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use moonlark_core::{ProblemCode, Value};
 use parking_lot::Mutex;
 
+use crate::knowledge_testing::{Listed, Shared, content, find, item, small, sync};
 use crate::store::KnowledgeStore;
 use crate::sync::BatchSize;
-use crate::testing::{Listed, Shared, content, find, item, small, sync};
 use crate::{
     KnowledgeDatabase, KnowledgeSettings, SearchMode, SearchQuery, SourceItem, SyncOptions,
 };

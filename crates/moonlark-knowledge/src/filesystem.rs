@@ -4,7 +4,7 @@
 //! Nothing outside the folder is ever read: links are not followed, and files
 //! are opened from an open descriptor of the folder.
 
-mod read;
+mod stable_read;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,8 +18,10 @@ use moonlark_core::{Problem, ProblemCode, Result, Value};
 
 use crate::extract::file_extension;
 use crate::globs::PathGlobs;
-use crate::item::{ItemContent, ScanFinding, ScanOutcome, SourceConnector, SourceItem, SourceScan};
-use read::{FileReadOutcome, FileStat};
+use crate::source_connector::{
+    ItemContent, ScanFinding, ScanOutcome, SourceConnector, SourceItem, SourceScan,
+};
+use stable_read::{FileReadOutcome, FileStat};
 
 #[derive(Debug, Clone)]
 pub struct FilesystemSettings {
@@ -172,7 +174,7 @@ impl FilesystemScanner {
         if (scan.known)(&id).is_some_and(|stamp| stamp == stat.stamp()) {
             return Some(ScanFinding::Same(id));
         }
-        Some(match read::read_stable(dir, path, self.settings.max_file) {
+        Some(match stable_read::read_stable(dir, path, self.settings.max_file) {
             Ok(FileReadOutcome::Content(bytes, stat)) => {
                 ScanFinding::Item(Box::new(self.build_item(id, bytes, &stat)))
             }

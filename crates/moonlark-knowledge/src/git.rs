@@ -5,11 +5,11 @@
 //! folder of ours, its last commit only; one on this machine is read where it
 //! is, and not touched.
 
-mod command;
-mod failure;
-mod fetch;
-mod forge;
-mod objects;
+mod git_command;
+mod git_fetch;
+mod git_objects;
+mod git_problems;
+mod web_url;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,11 +21,13 @@ use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Value};
 
 use crate::extract::file_extension;
 use crate::globs::PathGlobs;
-use crate::item::{ItemContent, ScanFinding, ScanOutcome, SourceConnector, SourceItem, SourceScan};
-use command::GitCommand as Command;
-pub use fetch::redact_repository_url;
-use forge::ForgeWebUrl;
-use objects::{GitBlobReader, GitBlobSize, GitTree, GitTreeEntry};
+use crate::source_connector::{
+    ItemContent, ScanFinding, ScanOutcome, SourceConnector, SourceItem, SourceScan,
+};
+use git_command::GitCommand as Command;
+pub use git_fetch::redact_repository_url;
+use git_objects::{GitBlobReader, GitBlobSize, GitTree, GitTreeEntry};
+use web_url::ForgeWebUrl;
 
 #[derive(Debug, Clone)]
 pub struct GitSettings {
@@ -169,9 +171,9 @@ impl GitScanner {
     }
 
     async fn fetch_head(&self, url: &str) -> Result<GitHead> {
-        let command = fetch::fetch_newest(&self.settings, url).await?;
+        let command = git_fetch::fetch_newest(&self.settings, url).await?;
         let commit = command
-            .resolve_commit(fetch::FETCHED_HEAD_REF)
+            .resolve_commit(git_fetch::FETCHED_HEAD_REF)
             .await?
             .ok_or_else(|| self.empty_repository_problem())?;
         let branch = self.settings.branch.as_deref().unwrap_or("HEAD");
@@ -208,7 +210,7 @@ impl GitScanner {
                 return Ok(commit);
             }
         }
-        Err(failure::no_branch_problem(branch))
+        Err(git_problems::no_branch_problem(branch))
     }
 
     fn empty_repository_problem(&self) -> Problem {

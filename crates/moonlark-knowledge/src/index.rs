@@ -9,26 +9,26 @@
 //! It knows terms and vectors as they are handed over, not where they are from,
 //! and it ranks nothing: that is [`crate::search`].
 
-mod bits;
-mod blocks;
-mod coding;
-mod draft;
-mod members;
-mod merge;
+mod bit_set;
+mod index_snapshot;
 mod postings;
+mod segment_builder;
+mod segment_members;
+mod segment_merge;
 mod segments;
-mod snapshot;
+mod term_blocks;
+mod varint;
 mod vectors;
 
-pub(crate) use bits::GrowableBitSet;
-#[cfg(test)]
-pub(crate) use blocks::every_posting;
-pub(crate) use blocks::{TermList, find_term_list, find_terms_with_prefix};
-pub(crate) use draft::SegmentBuilder;
-pub(crate) use merge::{merge_after_sync, merge_during_sync};
+pub(crate) use bit_set::GrowableBitSet;
+pub(crate) use index_snapshot::{CurrentIndexSnapshot, IndexSnapshot, LoadedSegment};
 pub(crate) use postings::{ChunkPosting, decode_postings};
+pub(crate) use segment_builder::SegmentBuilder;
+pub(crate) use segment_merge::{merge_after_sync, merge_during_sync};
 pub(crate) use segments::SegmentTombstones;
-pub(crate) use snapshot::{CurrentIndexSnapshot, IndexSnapshot, LoadedSegment};
+#[cfg(test)]
+pub(crate) use term_blocks::every_posting;
+pub(crate) use term_blocks::{TermList, find_term_list, find_terms_with_prefix};
 pub(crate) use vectors::{
     EmbeddingModel, chunks_in_segment, drop_other_models, find_chunk_vector, find_model,
     find_or_create_model, segments_without_vectors, write_vectors,

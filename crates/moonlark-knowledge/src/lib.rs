@@ -8,29 +8,28 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod chunk;
-mod document;
 mod embedder;
 mod excerpt;
 mod extract;
 #[cfg(test)]
 mod faults;
 mod filesystem;
+mod folder_watcher;
 mod git;
 mod globs;
 mod index;
-mod item;
-mod knowledge;
-mod query;
-mod search;
-mod store;
-mod summary;
-mod sync;
+mod knowledge_database;
+mod knowledge_document;
+mod knowledge_search;
 #[cfg(test)]
-mod testing;
-mod watch;
+mod knowledge_testing;
+mod search_query;
+mod source_connector;
+mod store;
+mod sync;
+mod sync_summary;
 
 pub use chunk::{ChunkSettings, TextChunk, split_into_chunks};
-pub use document::{DocumentChunk, KnowledgeDocument, SourceStats};
 pub use embedder::{EmbeddingApi, EmbeddingServiceSettings, TextEmbedder};
 pub use excerpt::{DocumentExcerpt, ExcerptRequest};
 pub use extract::{
@@ -38,20 +37,21 @@ pub use extract::{
     extract_document, run_pdf_reader_if_requested,
 };
 pub use filesystem::{FilesystemConnector, FilesystemSettings};
+pub use folder_watcher::FolderWatcher;
 pub use git::{GitConnector, GitRepository, GitSettings, redact_repository_url};
-pub use item::{
+pub use knowledge_database::{KnowledgeDatabase, KnowledgeSettings};
+pub use knowledge_document::{DocumentChunk, KnowledgeDocument, SourceStats};
+pub use search_query::{
+    DocumentHit, ScoreExplanation, SearchFilter, SearchMode, SearchQuery, SearchResults,
+};
+pub use source_connector::{
     ItemContent, KnownStamps, ScanFinding, ScanOutcome, ScanSender, SourceConnector, SourceItem,
     SourceScan,
 };
-pub use knowledge::{KnowledgeDatabase, KnowledgeSettings};
-pub use query::{
-    DocumentHit, ScoreExplanation, SearchFilter, SearchMode, SearchQuery, SearchResults,
-};
-pub use summary::{
+pub use sync_summary::{
     ItemReadingCallback, NamedItems, SkippedItem, SyncOptions, SyncProgressCallback,
     SyncProgressCounts, SyncSummary,
 };
-pub use watch::FolderWatcher;
 
 /// Work that computes or waits for the disk, off the async threads.
 pub(crate) async fn run_blocking<T: Send + 'static>(

@@ -6,12 +6,12 @@
 //! in `schema.sql`; what is in them is written by [`crate::sync`] and read by
 //! [`crate::search`].
 
-mod bodies;
-mod changes;
+mod document_bodies;
+mod document_changes;
 mod documents;
-mod failure;
-mod lock;
-mod meta;
+mod source_lock;
+mod source_rows;
+mod store_error;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
-pub(crate) use bodies::write_body;
-pub(crate) use changes::{
+pub(crate) use document_bodies::write_body;
+pub(crate) use document_changes::{
     delete_chunks, delete_document, insert_chunk, insert_document, update_document_content,
     update_document_row,
 };
@@ -31,14 +31,14 @@ pub(crate) use documents::{
     find_known_document, find_same_content, find_skip, find_stamp, forget_skip, parse_metadata,
     read_chunk_text, read_document, remember_skip, skips_of_source, timestamp_from_micros,
 };
-pub(crate) use failure::{MapStoreError, StoreResult, damaged_error};
-pub(crate) use lock::SourceLock;
-pub(crate) use meta::{
+pub(crate) use source_lock::SourceLock;
+pub(crate) use source_rows::{
     IndexGeneration, SourceRow, advance_generation, count_documents, delete_source, find_source,
     has_other_models, list_sources, read_generation, read_next_chunk, read_recipe,
     record_sync_failure, record_sync_success, release_free_pages, set_next_chunk, set_recipe,
     source_statistics, upsert_source,
 };
+pub(crate) use store_error::{MapStoreError, StoreResult, damaged_error};
 
 /// What the tables are like. A file with a higher number is somebody else's.
 const KNOWLEDGE_SCHEMA_VERSION: i64 = 1;

@@ -8,10 +8,10 @@
 //! well and said that it named everything.
 
 mod batch;
-mod catch_up;
-mod forget;
-mod prepare;
-mod write;
+mod item_preparer;
+mod source_removal;
+mod sync_writer;
+mod vector_backfill;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,17 +22,17 @@ use moonlark_core::{Problem, ProblemCode, Result, Value};
 use rusqlite::InterruptHandle;
 use tokio::sync::mpsc;
 
-use crate::item::{ScanOutcome, SourceConnector, SourceScan};
-use crate::knowledge::KnowledgeDatabaseInner;
+use crate::knowledge_database::KnowledgeDatabaseInner;
 use crate::run_blocking;
+use crate::source_connector::{ScanOutcome, SourceConnector, SourceScan};
 use crate::store::{self, MapStoreError};
-use crate::summary::{SyncOptions, SyncSummary};
-pub(crate) use catch_up::backfill_vectors;
-pub(crate) use forget::remove_source;
-use prepare::ItemPreparer;
-pub(crate) use prepare::{HEADING_SEPARATOR, path_words};
-pub(crate) use write::field_value;
-use write::{SyncWriter, SyncWriterMessage};
+use crate::sync_summary::{SyncOptions, SyncSummary};
+use item_preparer::ItemPreparer;
+pub(crate) use item_preparer::{HEADING_SEPARATOR, path_words};
+pub(crate) use source_removal::remove_source;
+pub(crate) use sync_writer::field_value;
+use sync_writer::{SyncWriter, SyncWriterMessage};
+pub(crate) use vector_backfill::backfill_vectors;
 
 /// Items between a connector and us. Few: each may be as large as a file may be.
 const SCAN_CHANNEL_CAPACITY: usize = 4;

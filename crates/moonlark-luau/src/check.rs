@@ -10,60 +10,60 @@
 //! said to be just that.
 
 #[cfg(feature = "check")]
-mod calls;
+mod argument_checker;
 #[cfg(feature = "check")]
-mod clock;
-#[cfg_attr(not(feature = "check"), allow(dead_code))]
-pub(crate) mod facts;
+mod check_cache;
 #[cfg(feature = "check")]
-mod fields;
+mod check_clock;
 #[cfg(feature = "check")]
-mod globals;
+mod check_pool;
+#[cfg(feature = "check")]
+mod check_protocol;
+#[cfg(feature = "check")]
+mod check_server;
+#[cfg(feature = "check")]
+mod check_worker;
 #[cfg(feature = "check")]
 mod in_process;
 #[cfg(feature = "check")]
-mod kept;
-#[cfg(feature = "check")]
-mod kinds;
-#[cfg(feature = "check")]
-mod names;
-#[cfg(feature = "check")]
-mod pool;
+mod local_scopes;
 #[cfg(feature = "check")]
 mod preamble;
 #[cfg(feature = "check")]
-mod process;
+mod script_checker;
+#[cfg_attr(not(feature = "check"), allow(dead_code))]
+pub(crate) mod script_facts;
 #[cfg(feature = "check")]
-mod scopes;
+mod script_globals;
 #[cfg(feature = "check")]
-mod templates;
+mod sdk_names;
+#[cfg(feature = "check")]
+mod string_templates;
 #[cfg(all(test, feature = "check"))]
 mod tests;
 #[cfg(feature = "check")]
-mod texts;
+mod text_fields;
 #[cfg(feature = "check")]
 mod traced_fields;
 #[cfg(feature = "check")]
-mod typing;
+mod type_checker;
+#[cfg(feature = "check")]
+mod typed_fields;
 #[cfg(feature = "check")]
 mod unknown_names;
 #[cfg(feature = "check")]
-mod walk;
-#[cfg(feature = "check")]
-mod wire;
-#[cfg(feature = "check")]
-mod worker;
+mod value_kinds;
 
 use std::sync::Arc;
 
 use moonlark_core::{Catalog, Problem, SourceLocation};
 
+#[cfg(feature = "check")]
+pub use check_server::{check_scripts_if_asked, set_check_program};
+#[cfg(feature = "check")]
+pub use script_checker::ScriptChecker;
 #[cfg(all(test, feature = "check"))]
-pub(crate) use globals::all_libraries;
-#[cfg(feature = "check")]
-pub use walk::ScriptChecker;
-#[cfg(feature = "check")]
-pub use worker::{check_scripts_if_asked, set_check_program};
+pub(crate) use script_globals::all_libraries;
 
 /// Something that is surely wrong.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -96,17 +96,17 @@ pub async fn find_script_mistakes(script: &str, catalog: &Arc<Catalog>) -> Vec<C
 /// The same, with what could not be checked. Callers have their turns.
 #[cfg(feature = "check")]
 pub async fn check_script(script: &str, catalog: &Arc<Catalog>, caller: &str) -> CheckedScript {
-    use pool::PooledCheck;
-    use process::CheckFailure;
+    use check_pool::PooledCheck;
+    use check_worker::CheckFailure;
 
-    if script.len() > crate::unit::MAX_LUAU_SOURCE_BYTES {
+    if script.len() > crate::script_unit::MAX_LUAU_SOURCE_BYTES {
         return CheckedScript::default();
     }
-    if let Some(known) = kept::find_cached_check(script, catalog) {
+    if let Some(known) = check_cache::find_cached_check(script, catalog) {
         return known;
     }
-    let checked = match worker::check_program() {
-        Some(program) => pool::check_in_worker(program, script, catalog, caller).await,
+    let checked = match check_server::check_program() {
+        Some(program) => check_pool::check_in_worker(program, script, catalog, caller).await,
         None => in_process::check_in_process(script, catalog)
             .await
             .ok_or_else(|| CheckFailure::Lost("the check failed".to_owned())),
@@ -131,7 +131,7 @@ pub async fn check_script(script: &str, catalog: &Arc<Catalog>, caller: &str) ->
     };
     // Also kept where it took too long, which it would again.
     if repeatable {
-        kept::cache_check(script, catalog, &checked);
+        check_cache::cache_check(script, catalog, &checked);
     }
     checked
 }
@@ -183,7 +183,7 @@ impl CheckFinding {
         let Some(name) = self.message.strip_prefix(UNKNOWN_NAME_PREFIX).filter(|_| is_guess) else {
             return;
         };
-        if let Some(path) = globals::find_tool_path(catalog, name) {
+        if let Some(path) = script_globals::find_tool_path(catalog, name) {
             self.hint = Some(format!("did you mean {path}?"));
         }
     }

@@ -9,7 +9,7 @@ use luau_syntax::ast::{AstVisitor, Expression, ExpressionKind, IndexNameOp};
 use luau_syntax::parser::{ParseOptions, ParsedSource};
 use moonlark_core::sdk::Sdk;
 
-use crate::check::facts::ScriptFacts;
+use crate::check::script_facts::ScriptFacts;
 use crate::result_flow::{ResultFlow, ResultPath, utf8_text};
 
 /// Fields of one script that are looked at.

@@ -5,43 +5,43 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod bridge;
 pub mod check;
-mod connector;
+mod connector_script;
 mod engine;
-mod errors;
-mod fences;
+mod execute_tool;
 mod field_reads;
-mod foreign;
-mod host;
-mod paths;
+mod luau_bridge;
+mod luau_errors;
+mod luau_test_file;
+#[cfg(test)]
+mod luau_testing;
+mod markdown_fences;
+mod other_languages;
 mod prelude;
-mod printed;
+mod print_format;
 mod promises;
 mod prompt_script;
+mod repl_entry;
+mod require_paths;
 mod result_fields;
 mod result_flow;
 mod result_uses;
-mod run;
-mod script;
-mod sdk;
-mod session_entry;
-mod syntax;
-#[cfg(test)]
-mod testing;
-mod tests_in_scripts;
+mod script_unit;
+mod sdk_functions;
+mod syntax_status;
+mod tool_script;
 mod tool_table;
-mod unit;
 mod vm;
+mod vm_host;
 mod watchdog;
 
-pub use connector::{CompletedScan, ConnectorScript, ScanItemSender};
+pub use connector_script::{CompletedScan, ConnectorScript, ScanItemSender};
 pub use engine::LuauEngine;
-pub use moonlark_core::files::ScriptFileReader;
+pub use execute_tool::{ExecuteSettings, LuauCheckMode};
+pub use luau_test_file::LuauTestFile;
+pub use moonlark_core::script_snapshot::ScriptFileReader;
 pub use prompt_script::{PromptArgument, PromptHeader, PromptScript};
-pub use run::{ExecuteSettings, LuauCheckMode};
-pub use script::ScriptFile;
-pub use session_entry::{ParsedReplEntry, ReplDefinition};
-pub use syntax::{SyntaxStatus, check_compiles, syntax_status};
-pub use tests_in_scripts::LuauTestFile;
-pub use unit::MAX_LUAU_SOURCE_BYTES;
+pub use repl_entry::{ParsedReplEntry, ReplDefinition};
+pub use script_unit::MAX_LUAU_SOURCE_BYTES;
+pub use syntax_status::{SyntaxStatus, check_compiles, syntax_status};
+pub use tool_script::ScriptFile;

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mlua::{Table, Value as Lv};
-use moonlark_core::files::ScriptSnapshot;
 use moonlark_core::nearest::nearest_name;
+use moonlark_core::script_snapshot::ScriptSnapshot;
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Caller, Gateway, Problem, ProblemCode, Result, Value, authored};
+use moonlark_core::{Call, Caller, Gateway, Problem, ProblemCode, Result, Value, tool_header};
 
-use crate::bridge::Bridge;
 use crate::engine::LuauEngine;
-use crate::script::ScriptFile;
-use crate::unit::{MAX_FILE_LOOKUPS, ScriptUnit};
+use crate::luau_bridge::Bridge;
+use crate::script_unit::{MAX_FILE_LOOKUPS, ScriptUnit};
+use crate::tool_script::ScriptFile;
 use crate::vm::LuauVm;
 
 /// What is read of one field of the table.
@@ -65,8 +65,8 @@ impl LuauEngine {
             Ok(unit) => self.read_prompt(Arc::new(unit), call).await,
             Err(problem) => Err(problem),
         };
-        let loaded =
-            loaded.map_err(|problem| authored::into_load_problem(problem, &file, "agent.resolve"));
+        let loaded = loaded
+            .map_err(|problem| tool_header::into_load_problem(problem, &file, "agent.resolve"));
         (loaded, snapshot.finish_loading())
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use moonlark_core::learned::AnswerShape;
+use moonlark_core::learned_shapes::AnswerShape;
 use moonlark_core::sdk::to_identifier;
 use moonlark_core::value::{Value, shorten_text};
 use moonlark_core::{Call, Tool};
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde_json::Value as Json;
 
 use crate::field_reads::{ResultFieldRead, find_field_reads, may_read_unknown_fields};
-use crate::foreign::{FieldReceiver, hint_for_field};
+use crate::other_languages::{FieldReceiver, hint_for_field};
 use crate::result_flow::{ResultPath, ResultStep};
 
 /// Names that are held of one tool; with more, nothing is said of it.

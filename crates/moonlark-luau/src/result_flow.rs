@@ -12,7 +12,7 @@ use luau_syntax::ast::{
     Statement, TableItem, UnaryOp,
 };
 
-use crate::check::facts::{LocalOrigin, ScriptFacts, global_name};
+use crate::check::script_facts::{LocalOrigin, ScriptFacts, global_name};
 
 /// Steps that are followed from one value back to its calls.
 const MAX_TRACE_DEPTH: usize = 16;

@@ -9,7 +9,7 @@ use luau_syntax::ast::{AstVisitor, Expression, ExpressionKind, Statement, TableI
 use luau_syntax::location::{Location, Position};
 use luau_syntax::parser::{ParseOptions, ParsedSource};
 
-use crate::check::facts::{LocalOrigin, ScriptFacts};
+use crate::check::script_facts::{LocalOrigin, ScriptFacts};
 
 /// Stack of the thread that parses: trees nest as deep as the compiler allows.
 const USE_PARSER_STACK_BYTES: usize = 64 << 20;

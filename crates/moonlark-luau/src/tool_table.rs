@@ -1,12 +1,12 @@
 //! The global `tool` table of a script, read out of its VM.
 
 use mlua::{Table, Value as Lv};
-use moonlark_core::authored::{TOOL_HEADER_ALIASES, TOOL_HEADER_FIELDS, ToolHeader};
 use moonlark_core::nearest::nearest_name;
+use moonlark_core::tool_header::{TOOL_HEADER_ALIASES, TOOL_HEADER_FIELDS, ToolHeader};
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result};
 
-use crate::bridge::Bridge;
+use crate::luau_bridge::Bridge;
 
 /// Read the `tool` table out of a script's globals. Only raw access: nothing of
 /// the script runs here.

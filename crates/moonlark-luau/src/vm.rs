@@ -11,12 +11,12 @@ use moonlark_core::limits::format_size;
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Call, Problem, ProblemCode, Result};
 
-use crate::bridge::Bridge;
-use crate::connector::{CompletedScan, MAX_CONNECTOR_STATE_BYTES, ScanItemSender};
-use crate::errors;
-use crate::host::{self, VmHost};
+use crate::connector_script::{CompletedScan, MAX_CONNECTOR_STATE_BYTES, ScanItemSender};
+use crate::luau_bridge::Bridge;
+use crate::luau_errors;
 use crate::prelude::LuauPrelude;
-use crate::unit::ScriptUnit;
+use crate::script_unit::ScriptUnit;
+use crate::vm_host::{self, VmHost};
 use crate::watchdog::{self, VmInterrupt};
 
 /// Memory a VM may have gained over its runs before it is replaced.
@@ -53,13 +53,13 @@ impl LuauVm {
         let bridge = Bridge::new(&lua)?;
         let interrupt = VmInterrupt::install(&lua)?;
         let shared = Arc::new(VmHost::new(prelude.clone(), interrupt.clone(), bridge.clone()));
-        let functions = host::create_host_table(&lua, &shared)?;
+        let functions = vm_host::create_host_table(&lua, &shared)?;
         let main: Function = lua
             .load(prelude.bytecode())
             .set_mode(mlua::chunk::ChunkMode::Binary)
             .set_name("=prelude")
             .into_function()?;
-        let (begin, load, run, test) = main.call((functions, host::PENDING_SENTINEL))?;
+        let (begin, load, run, test) = main.call((functions, vm_host::PENDING_SENTINEL))?;
         lua.gc_restart();
         let fresh = lua.used_memory();
         Ok(LuauVm { lua, bridge, shared, interrupt, begin, load, run, test, fresh, uses: 0 })
@@ -291,7 +291,8 @@ impl LuauVm {
                 if thread.status() != mlua::thread::ThreadStatus::Resumable {
                     return Poll::Ready(Ok(results));
                 }
-                let pending = results.front() == Some(&Lv::LightUserData(host::PENDING_SENTINEL));
+                let pending =
+                    results.front() == Some(&Lv::LightUserData(vm_host::PENDING_SENTINEL));
                 waits = pending && for_agents;
                 if waits {
                     continue;
@@ -326,7 +327,7 @@ impl LuauVm {
         if ok {
             return Ok(value);
         }
-        Err(errors::problem_from_error_value(
+        Err(luau_errors::problem_from_error_value(
             &self.bridge,
             &self.shared,
             value,
@@ -339,7 +340,7 @@ impl LuauVm {
     fn vm_error_problem(&self, error: &mlua::Error, call: &Call) -> Problem {
         self.interrupt.take_abort_problem().unwrap_or_else(|| match error {
             mlua::Error::MemoryError(_) => out_of_memory_problem(call.limits().memory),
-            error => Problem::tool_error(errors::first_error_line(&error.to_string())),
+            error => Problem::tool_error(luau_errors::first_error_line(&error.to_string())),
         })
     }
 }

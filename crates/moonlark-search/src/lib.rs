@@ -8,19 +8,19 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod bm25;
+pub mod embedding_model;
 pub mod fuse;
-pub mod likeness;
-pub mod model;
-pub mod neighbours;
-pub mod question;
+pub mod parsed_query;
+pub mod proximity;
+pub mod title_match;
+pub mod tokenizer;
 pub mod vectors;
-pub mod words;
 
 pub use bm25::{Bm25Weights, FieldWeight};
+pub use embedding_model::StaticEmbeddingModel;
 pub use fuse::{CollectionStats, CosineStats, FusedScore, FusionCandidate, fuse_scores};
-pub use likeness::{TitleGain, title_gain};
-pub use model::StaticEmbeddingModel;
-pub use neighbours::ProximityGain;
-pub use question::{ParsedQuery, QueryWeights, WeightedTerm};
+pub use parsed_query::{ParsedQuery, QueryWeights, WeightedTerm};
+pub use proximity::ProximityGain;
+pub use title_match::{TitleGain, title_gain};
+pub use tokenizer::{TermRole, TextTerm, for_each_term, normalize_name};
 pub use vectors::{NearestRows, RowBitmap, cosine_similarity, quantize_vector, top_k};
-pub use words::{TermRole, TextTerm, for_each_term, normalize_name};

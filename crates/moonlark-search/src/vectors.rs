@@ -6,7 +6,7 @@
 //! at: a hundred thousand take about a millisecond, which is less than what it
 //! would cost to keep a graph of them up to date.
 
-mod dot;
+mod dot_product;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -81,7 +81,7 @@ pub fn quantize_vector(vector: &[f32]) -> Vec<i8> {
 
 /// The cosine of two rows of one length.
 pub fn cosine_similarity(row: &[i8], other: &[i8]) -> f32 {
-    cosine_from_product(dot::dot_portable(row, other), row.len())
+    cosine_from_product(dot_product::dot_portable(row, other), row.len())
 }
 
 /// The `most` of these rows that come nearest to `query`: of all rows, or of
@@ -91,7 +91,7 @@ pub fn top_k(rows: &[i8], query: &[i8], most: usize, mask: Option<&RowBitmap>) -
     if length == 0 {
         return NearestRows::default();
     }
-    let product = dot::DotProduct::for_query(query);
+    let product = dot_product::DotProduct::for_query(query);
     let mut heap: BinaryHeap<Reverse<ScoredRow>> = BinaryHeap::with_capacity(most.min(1024) + 1);
     let (mut count, mut sum, mut squares) = (0_u64, 0_i64, 0_f64);
     for (number, row) in rows.chunks_exact(length).enumerate() {

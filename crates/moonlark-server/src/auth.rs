@@ -8,9 +8,9 @@
 
 mod challenge;
 mod issuer;
+mod jwks;
 mod jwt;
-mod keys;
-mod tokens;
+mod token_file;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,18 +28,18 @@ use moonlark_core::policy::{RuleAction, RuleTerms};
 use moonlark_core::{Gateway, Problem, ProblemCode, Result};
 use parking_lot::Mutex;
 
-use crate::who::Principal;
+use crate::principal::Principal;
 use challenge::AuthRefusal;
 use issuer::{TokenIssuer, TokenRejection};
 use jwt::JwtRejection;
-use tokens::TokenTable;
+use token_file::TokenTable;
 
 pub(crate) use challenge::{
     LOGIN_PATHS, RESOURCE_METADATA_PATH, explain_tokens, serve_resource_metadata,
 };
 pub use issuer::{FetchUrl, IssuerSettings, is_secure_url};
 pub use jwt::ExpectedClaims;
-pub use tokens::{StoredToken, TokenFile, TokenHash, check_token_name};
+pub use token_file::{StoredToken, TokenFile, TokenHash, check_token_name};
 
 /// How often it is looked whether the token of an open stream is still good.
 const TOKEN_RECHECK_INTERVAL: Duration = Duration::from_secs(2);

@@ -13,19 +13,19 @@
     reason = "old clients still subscribe and set levels; the SDK marks that for removal"
 )]
 
-mod answer;
-mod caching;
-mod call;
-mod caller;
-mod changes;
+mod call_notifications;
+mod change_notifications;
 mod content_kinds;
-mod notify;
-mod offers;
-mod parked;
+mod legacy_subscriptions;
+mod list_caching;
+mod mcp_caller;
+mod mcp_fast_path;
+mod mcp_listing;
+mod resumable_call;
+mod server_capabilities;
 mod sessions;
-mod straight;
-mod tools;
-mod wishes;
+mod suspended_calls;
+mod tool_result;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use moonlark_core::content::ToolAnswer;
-use moonlark_core::offers::{SourceResources, resources_for_prompt, resources_for_uri};
+use moonlark_core::source_resources::{SourceResources, resources_for_prompt, resources_for_uri};
 use moonlark_core::tool::SourceKind;
 use moonlark_core::{Caller, Catalog, Gateway, Problem, ProblemCode, Value};
 use rmcp::model::{
@@ -55,21 +55,21 @@ use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::MOONLARK_VERSION;
-use crate::who::Principal;
-use answer::{AnswerForm, error_from_problem, requires_input, tool_response, typed_response};
-use caching::ListCaching;
-use call::McpCallee;
-use caller::{CallContinuation, McpClientSession, caller_from_request, is_modern};
-use changes::BegunSubscriptions;
+use crate::principal::Principal;
+use call_notifications::RequestedNotifications;
+use change_notifications::BegunSubscriptions;
 use content_kinds::ContentKinds;
-use notify::RequestedNotifications;
+use legacy_subscriptions::LegacySubscriptions;
+use list_caching::ListCaching;
+use mcp_caller::{CallContinuation, McpClientSession, caller_from_request, is_modern};
+use mcp_listing::{McpListing, McpListingCache, paginate_list};
+use resumable_call::McpCallee;
 use sessions::OpenedSession;
-use tools::{McpListing, McpListingCache, paginate_list};
-use wishes::LegacySubscriptions;
+use tool_result::{AnswerForm, error_from_problem, requires_input, tool_response, typed_response};
 
+pub(crate) use mcp_fast_path::{McpFastPath, PlainCall, parse_plain_call};
 pub(crate) use sessions::McpSessions;
 pub use sessions::SessionVault;
-pub(crate) use straight::{McpFastPath, PlainCall, parse_plain_call};
 
 /// How long a client waits for scripts before it is told what this server is.
 const MAX_INTRODUCTION_WAIT: Duration = Duration::from_secs(1);
@@ -220,8 +220,15 @@ impl McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ToolAnswer, Problem> {
         let wants = self.requested_notifications(&context);
-        let called =
-            call::run_call(&self.gateway, callee, args, sequel, context, wants, &self.session);
+        let called = resumable_call::run_call(
+            &self.gateway,
+            callee,
+            args,
+            sequel,
+            context,
+            wants,
+            &self.session,
+        );
         tokio::select! {
             ended = called => ended,
             // Dropping the call stops everything it started.
@@ -255,10 +262,10 @@ impl McpServer {
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let catalog = self.gateway.catalog_for(&self.first_caller());
-        let mut info = ServerConfig::new(offers::server_capabilities(&catalog));
+        let mut info = ServerConfig::new(server_capabilities::server_capabilities(&catalog));
         let identity = self.gateway.identity();
         info.server_info = Implementation::new(&identity.name, MOONLARK_VERSION);
-        let ours = offers::agent_instructions(&catalog);
+        let ours = server_capabilities::agent_instructions(&catalog);
         info.instructions = Some(match &identity.instructions {
             Some(theirs) => format!("{}\n\n{ours}", theirs.trim()),
             None => ours,
@@ -434,10 +441,11 @@ impl ServerHandler for McpServer {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let is_known =
-            |catalog: &Catalog| offers::source_of_reference(catalog, &request.r#ref).is_some();
+        let is_known = |catalog: &Catalog| {
+            server_capabilities::source_of_reference(catalog, &request.r#ref).is_some()
+        };
         let catalog = self.catalog_with(&context, is_known).await;
-        match offers::source_of_reference(&catalog, &request.r#ref) {
+        match server_capabilities::source_of_reference(&catalog, &request.r#ref) {
             Some(offers) => typed_response(
                 self.forward_to_source(
                     offers,
@@ -459,7 +467,7 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let catalog = self.catalog_for(&context);
-        let offers = offers::source_of_task(&catalog, &request.task_id)?;
+        let offers = server_capabilities::source_of_task(&catalog, &request.task_id)?;
         typed_response(
             self.forward_to_source(
                 offers,
@@ -478,7 +486,7 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let catalog = self.catalog_for(&context);
-        let offers = offers::source_of_task(&catalog, &request.task_id)?;
+        let offers = server_capabilities::source_of_task(&catalog, &request.task_id)?;
         // Here the responses are what it is about.
         let sequel = CallContinuation {
             responses: Some(request.input_responses.clone()),
@@ -494,7 +502,7 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let catalog = self.catalog_for(&context);
-        let offers = offers::source_of_task(&catalog, &request.task_id)?;
+        let offers = server_capabilities::source_of_task(&catalog, &request.task_id)?;
         let ended = self
             .forward_to_source(
                 offers,
@@ -572,7 +580,7 @@ impl ServerHandler for McpServer {
         let caller = self.session.principal_of(&context.extensions).to_caller("mcp");
         // A session that was taken up may know lists that another process had.
         let taken_up = context.extensions.get::<SessionRestoreMarker>().is_some();
-        tokio::spawn(changes::notify_list_changes(
+        tokio::spawn(change_notifications::notify_list_changes(
             self.gateway.clone(),
             caller,
             context.peer,
@@ -589,7 +597,14 @@ impl ServerHandler for McpServer {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let caller = caller_from_request(context.request_context(), &self.session);
-        changes::notify_subscriber(&self.gateway, &caller, &self.gone, &self.begun, context).await;
+        change_notifications::notify_subscriber(
+            &self.gateway,
+            &caller,
+            &self.gone,
+            &self.begun,
+            context,
+        )
+        .await;
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The gateway counts; here that is put together with what only a process knows.
 
-mod process;
+mod process_metrics;
 mod prometheus;
 
 use axum::extract::State as Extract;
@@ -12,8 +12,8 @@ use moonlark_core::Gateway;
 use moonlark_core::metrics::family::{MetricFamily, MetricKind};
 
 use crate::MOONLARK_VERSION;
-use crate::rest::RestState;
-pub(crate) use process::note_start;
+use crate::rest_routes::RestState;
+pub(crate) use process_metrics::note_start;
 
 const PROMETHEUS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -42,6 +42,6 @@ pub async fn collect_metrics(gateway: &Gateway) -> Vec<MetricFamily> {
             )
         }));
     }
-    all.extend(process::process_metrics());
+    all.extend(process_metrics::process_metrics());
     all
 }

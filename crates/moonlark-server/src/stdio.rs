@@ -5,9 +5,9 @@
 //! more is written ([`presence`] has who counts as a client). A server that stops lets
 //! them finish.
 
-mod output;
-mod presence;
-mod short;
+mod client_presence;
+mod shared_output;
+mod stdio_fast_path;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,11 +22,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::mcp::McpServer;
-use crate::who::Principal;
-use output::{SharedOutput, SharedOutputWriter};
+use crate::principal::Principal;
+use shared_output::{SharedOutput, SharedOutputWriter};
 
-pub use presence::{ClientPresence, ClosedInput};
-use short::{PlainCallFilter, StdioFastPath};
+pub use client_presence::{ClientPresence, ClosedInput};
+use stdio_fast_path::{PlainCallFilter, StdioFastPath};
 
 pub async fn serve_stdio(gateway: Gateway) -> Result<(), Problem> {
     let (input, output) = stdio_pipes();

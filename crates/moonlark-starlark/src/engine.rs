@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use moonlark_core::files::ScriptFileReader;
 use moonlark_core::gateway::StartedCall;
 use moonlark_core::module::ModuleFunction;
+use moonlark_core::script_snapshot::ScriptFileReader;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Call, LogLevel, Module, Problem, Result, Value};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::process::WorkerProcess;
-pub(crate) use crate::wire::StarlarkScriptVersion;
-use crate::wire::{WorkerJob, WorkerJobKind, WorkerOrder, WorkerReport};
+use crate::worker_process::WorkerProcess;
+pub(crate) use crate::worker_protocol::StarlarkScriptVersion;
+use crate::worker_protocol::{WorkerJob, WorkerJobKind, WorkerOrder, WorkerReport};
 
 /// Processes at once. More calls than that wait for their turn.
 const MAX_WORKERS: usize = 64;

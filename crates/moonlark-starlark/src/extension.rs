@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use moonlark_core::authored::{self, ToolHeader};
-use moonlark_core::files::{ScriptFileReader, ScriptSnapshot};
+use moonlark_core::script_snapshot::{ScriptFileReader, ScriptSnapshot};
 use moonlark_core::tool::{CallScope, Source, SourceKind, Tool, ToolBody};
+use moonlark_core::tool_header::{self, ToolHeader};
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Caller, Gateway, Problem, ProblemCode, Result, Value};
 
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use crate::engine::{
     MAX_WORKERS_PER_EXTENSION, StarlarkEngine, StarlarkScriptVersion, is_inside_starlark_call,
 };
-use crate::wire::{MAX_EXTENSION_FILES, WorkerJobKind};
+use crate::worker_protocol::{MAX_EXTENSION_FILES, WorkerJobKind};
 
 /// An extension as found on disk.
 pub struct ExtensionFile {
@@ -69,7 +69,7 @@ impl StarlarkEngine {
         };
         let loaded = described
             .and_then(|described| unit.into_tools(described, &shown, scope))
-            .map_err(|problem| authored::into_load_problem(problem, &shown, "a handler"));
+            .map_err(|problem| tool_header::into_load_problem(problem, &shown, "a handler"));
         (loaded, texts)
     }
 }

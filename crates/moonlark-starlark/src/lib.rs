@@ -12,15 +12,17 @@
 
 mod engine;
 mod extension;
-mod paths;
-mod process;
-mod tests_in_scripts;
-mod wire;
+mod load_paths;
+mod starlark_test_file;
 pub mod worker;
+mod worker_process;
+mod worker_protocol;
 
 pub use engine::StarlarkEngine;
 pub use extension::{ExtensionFile, LoadedExtension};
-pub use moonlark_core::files::ScriptFileReader;
-pub use paths::resolve_load;
-pub use tests_in_scripts::StarlarkTestFile;
-pub use wire::{MAX_EXTENSION_DATA_BYTES, MAX_EXTENSION_FILES, MAX_STARLARK_SOURCE_BYTES};
+pub use load_paths::resolve_load;
+pub use moonlark_core::script_snapshot::ScriptFileReader;
+pub use starlark_test_file::StarlarkTestFile;
+pub use worker_protocol::{
+    MAX_EXTENSION_DATA_BYTES, MAX_EXTENSION_FILES, MAX_STARLARK_SOURCE_BYTES,
+};

@@ -9,19 +9,19 @@
     reason = "derived for values of the interpreter: paging them out, which nobody asks for"
 )]
 
-mod args;
-mod authoring;
-mod bridge;
-mod context;
-mod errors;
-mod evaluate;
-mod familiar;
-mod globals;
-mod link;
-pub mod memory;
-mod native;
-mod testing;
-mod trying;
+mod call_arguments;
+mod engine_link;
+mod evaluation;
+mod extension_description;
+mod handler_context;
+mod native_function;
+mod starlark_bridge;
+mod starlark_errors;
+mod starlark_globals;
+mod starlark_mcp_compat;
+mod testing_functions;
+mod try_call;
+pub mod worker_memory;
 
 use std::io::Write as _;
 use std::panic::AssertUnwindSafe;
@@ -29,10 +29,10 @@ use std::process::ExitCode;
 
 use moonlark_core::{Module, Problem};
 
-use crate::wire::{WorkerOrder, WorkerReport};
-use evaluate::LoadedScriptCache;
-use link::EngineLink;
-pub(crate) use memory::OUT_OF_MEMORY_EXIT_CODE;
+use crate::worker_protocol::{WorkerOrder, WorkerReport};
+use engine_link::EngineLink;
+use evaluation::LoadedScriptCache;
+pub(crate) use worker_memory::OUT_OF_MEMORY_EXIT_CODE;
 
 /// The argument that makes this binary a worker.
 pub const WORKER_MODE_ARG: &str = "__worker";
@@ -45,7 +45,7 @@ const JOBS_PER_MEMORY_CHECK: u64 = 16;
 
 /// Serve jobs from the socket on stdin until it closes.
 pub fn run_worker(modules: Vec<Module>) -> ExitCode {
-    memory::harden_process();
+    worker_memory::harden_process();
     let worker = std::thread::Builder::new()
         .stack_size(WORKER_STACK_BYTES)
         .spawn(move || serve_jobs(modules));
@@ -64,15 +64,17 @@ fn serve_jobs(modules: Vec<Module>) {
         let done = std::panic::catch_unwind(AssertUnwindSafe(|| units.run_job(&link, job)));
         let (reply, clean) = match done {
             // Looking costs more than most calls.
-            Ok(Ok(value)) => (Ok(value), count % JOBS_PER_MEMORY_CHECK != 0 || memory::is_small()),
+            Ok(Ok(value)) => {
+                (Ok(value), count % JOBS_PER_MEMORY_CHECK != 0 || worker_memory::is_small())
+            }
             Ok(Err(problem)) => {
                 // There must be enough left to say so.
-                memory::lift_memory_limit();
-                (Err(problem), memory::is_small())
+                worker_memory::lift_memory_limit();
+                (Err(problem), worker_memory::is_small())
             }
             // A panic leaves the interpreter in an unknown state.
             Err(panic) => {
-                memory::lift_memory_limit();
+                worker_memory::lift_memory_limit();
                 (Err(panic_problem(&*panic, limit)), false)
             }
         };
@@ -92,7 +94,7 @@ fn panic_problem(panic: &(dyn std::any::Any + Send), limit: usize) -> Problem {
         .or(panic.downcast_ref::<&str>().copied())
         .unwrap_or_default();
     if words.contains("out of memory") || words.contains("capacity overflow") {
-        return crate::process::out_of_memory_problem(limit);
+        return crate::worker_process::out_of_memory_problem(limit);
     }
     Problem::limit_exceeded("the script asked for more than the interpreter can do")
         .with_hint("look for a very large list, string or number")

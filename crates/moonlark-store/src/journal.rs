@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use serde_json::Value as Json;
 use tokio::sync::oneshot;
 
-use crate::queue::{JournalQueue, JournalQueueItem};
-use crate::reading::{JournalReader, replay};
-use crate::schema::JournalSettings;
-use crate::writer::{JournalShared, JournalWriter};
+use crate::journal_queue::{JournalQueue, JournalQueueItem};
+use crate::journal_reader::{JournalReader, run_records};
+use crate::journal_schema::JournalSettings;
+use crate::journal_writer::{JournalShared, JournalWriter};
 
 /// How long a program that ends waits for the rest to be written.
 const JOURNAL_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -152,7 +152,7 @@ impl JournalRecorder for Journal {
             written.await.unwrap_or_else(|_| Err(journal_closed_problem()))?;
             let number = shared.number.load(Ordering::Relaxed);
             let file = shared.settings.lock().file.clone();
-            let claim = move || replay::claim_plan(&file, &began, number, again);
+            let claim = move || run_records::claim_plan(&file, &began, number, again);
             let claimed = tokio::task::spawn_blocking(claim).await;
             claimed.unwrap_or_else(|_| Err(Problem::internal("the journal could not be written")))
         })
@@ -203,8 +203,9 @@ impl Journal {
             written.await.unwrap_or_else(|_| Err(journal_closed_problem()))?;
             let number = take_over.then(|| shared.number.load(Ordering::Relaxed));
             let file = shared.settings.lock().file.clone();
-            let read =
-                tokio::task::spawn_blocking(move || replay::read_run_record(&file, run, number));
+            let read = tokio::task::spawn_blocking(move || {
+                run_records::read_run_record(&file, run, number)
+            });
             read.await.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))
         })
     }

@@ -8,27 +8,27 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod approvals;
-mod failure;
+mod approval_store;
 mod id_search;
 mod journal;
-mod packed;
-mod process;
-mod queue;
-mod reading;
+mod journal_problem;
+mod journal_queue;
+mod journal_reader;
+mod journal_rows;
+mod journal_schema;
+mod journal_writer;
+mod process_lock;
 mod retention;
-mod rows;
-mod schema;
 mod sealing;
-mod writer;
+mod value_packing;
 
 #[cfg(test)]
 mod tests;
 
-pub use approvals::{ApprovalSettings, ApprovalStore, ApprovalView};
+pub use approval_store::{ApprovalSettings, ApprovalStore, ApprovalView};
 pub use journal::{Journal, JournalHealth};
-pub use reading::{
+pub use journal_reader::{
     AwaitedApprovalState, CallView, CallerView, JournalReader, JournalWatcher, RecordedState,
     RunSummary, RunView,
 };
-pub use schema::JournalSettings;
+pub use journal_schema::JournalSettings;

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, params};
 
-use crate::process::is_process_alive;
-use crate::rows::unix_micros;
-use crate::schema::JournalSettings;
+use crate::journal_rows::unix_micros;
+use crate::journal_schema::JournalSettings;
+use crate::process_lock::is_process_alive;
 
 /// Rows that go in one go: more than are written in one.
 const MAX_REMOVED_ROWS: i64 = 5000;

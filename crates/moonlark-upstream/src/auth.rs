@@ -6,19 +6,19 @@
 //! names `moonlark login`, which is [`login`]. Nothing here knows what is said
 //! to an upstream once it lets us in.
 
-mod config;
-mod failure;
-mod fixed;
-mod flow;
+mod auth_config;
+mod auth_http;
 mod login;
-mod oauth;
-mod record;
-mod redirect;
-mod step_ups;
-mod store;
+mod login_problems;
+mod login_record;
+mod login_store;
+mod oauth_flow;
+mod oauth_session;
+mod redirect_listener;
+mod static_auth;
+mod step_up_limiter;
 #[cfg(test)]
 mod tests;
-mod web;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,16 +27,16 @@ use moonlark_core::secret::Secrets;
 use parking_lot::Mutex;
 use url::Url;
 
-pub use config::{BearerTokenSource, OAuthConfig, OAuthGrantType, UpstreamAuthConfig};
+pub use auth_config::{BearerTokenSource, OAuthConfig, OAuthGrantType, UpstreamAuthConfig};
+pub use auth_http::{fetch_provider_document, shared_http_client};
 pub use login::{
     LoginOutcome, LoginPrompt, LogoutOutcome, RevocationOutcome, log_in_to_upstream,
     log_out_of_upstream, open_browser,
 };
-pub use web::{fetch_provider_document, shared_http_client};
 
 use crate::mcp::RequestAuthorizer;
-use fixed::{AnonymousAuthorizer, ConfiguredTokenAuthorizer, TokenFileAuthorizer};
-use oauth::OAuthAuthorizer;
+use oauth_session::OAuthAuthorizer;
+use static_auth::{AnonymousAuthorizer, ConfiguredTokenAuthorizer, TokenFileAuthorizer};
 
 /// An upstream, as far as logging in to it goes.
 #[derive(Debug, Clone)]

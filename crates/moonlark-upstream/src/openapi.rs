@@ -7,37 +7,37 @@
 //! who we are, [`exchange`](exchange) sends it, [`answer`](answer) reads what
 //! comes back.
 
-mod answer;
-mod api;
-mod body;
-mod document;
-mod exchange;
-mod failure;
-mod input;
-mod load;
+mod api_credentials;
+mod api_error_body;
+mod api_exchange;
+mod api_rate_limiter;
+mod api_response;
+mod api_tools;
+mod client_credentials;
+mod document_loader;
+mod document_tree;
+mod openapi_document;
 mod operation;
-mod output;
-mod pace;
-mod pages;
+mod operation_input;
+mod operation_output;
+mod operation_rules;
+mod pagination;
+mod param_style;
 mod parameter;
-mod request;
-mod rules;
-mod schema;
-mod secret_home;
-mod security;
-mod style;
+mod request_body;
+mod request_builder;
+mod schema_converter;
+mod secret_origins;
 mod swagger;
 #[cfg(test)]
 mod tests;
-mod tokens;
-mod tree;
 
-pub use api::{ApiSettings, build_api_tools};
-pub use document::{OpenApiDocument, parse_document};
-pub use load::{LoadedOpenApiDocument, RefPermission, SpecLocation, load_document};
-pub use pace::CallRate;
-pub use rules::OperationRule;
-pub use secret_home::{AuthHost, OriginMemory};
-pub use security::{ApiCredential, ApiCredentials};
-pub use tokens::ClientCredentials;
-pub use tree::{DocumentTree, TreeNode};
+pub use api_credentials::{ApiCredential, ApiCredentials};
+pub use api_rate_limiter::CallRate;
+pub use api_tools::{ApiSettings, build_api_tools};
+pub use client_credentials::ClientCredentials;
+pub use document_loader::{LoadedOpenApiDocument, RefPermission, SpecLocation, load_document};
+pub use document_tree::{DocumentTree, TreeNode};
+pub use openapi_document::{OpenApiDocument, parse_document};
+pub use operation_rules::OperationRule;
+pub use secret_origins::{AuthHost, OriginMemory};

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::limits::CallLimits;
-use moonlark_core::offers::SourceHealth;
 use moonlark_core::secret::{SecretValue, Secrets};
+use moonlark_core::source_resources::SourceHealth;
 use moonlark_core::tool::{CallScope, SourceKind};
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Tool, Value};
 use moonlark_upstream::mcp::SecretText;

@@ -13,7 +13,7 @@ use moonlark_luau::{ExecuteSettings, LuauCheckMode, LuauEngine};
 
 use crate::config::{ExecuteCheckConfig, ProjectConfig};
 use crate::config_file::LoadedConfig;
-use crate::knowledge::KnowledgeBase;
+use crate::knowledge_base::KnowledgeBase;
 
 /// Built-ins that a script may stand in for.
 pub const REPLACEABLE_TOOL_NAMES: [&str; 3] = ["search", "get_document", "list_sources"];

@@ -4,7 +4,6 @@
 //! 1 failed, 2 wrong usage.
 
 mod approvals;
-mod arguments;
 mod call;
 mod check;
 mod completions;
@@ -18,21 +17,21 @@ mod get;
 mod import;
 mod install;
 mod inventory;
-mod log;
+mod logging;
 mod login;
 mod logout;
-mod named;
 mod pin;
 mod policy;
 mod problem_lines;
 mod repl;
 mod run;
 mod runs;
+mod script_lookup;
 mod search;
 mod search_tools;
 mod serve;
-pub(crate) mod served;
-mod servers;
+pub(crate) mod served_command;
+mod source_args;
 mod sources;
 mod stdio;
 mod sync;
@@ -41,6 +40,7 @@ pub(crate) mod terminal;
 mod test;
 mod token;
 mod tool;
+mod tool_arguments;
 mod tool_options;
 mod tool_test;
 mod types;
@@ -238,7 +238,7 @@ pub fn main() -> ExitCode {
         CliCommand::Tool(tool::ToolCommand::Test(test)) => test.take_options(options),
         _ => {}
     }
-    log::start_logging(&cli.global, &cli.command);
+    logging::start_logging(&cli.global, &cli.command);
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     let runtime = match threads.thread_stack_size(WORKER_STACK_BYTES).enable_all().build() {
         Ok(runtime) => runtime,

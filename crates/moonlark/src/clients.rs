@@ -4,23 +4,23 @@
 //! `import` and `install` in `cli` use this. Nothing here prints, and only `file`
 //! touches the disk.
 
-pub(crate) mod config_text;
+pub(crate) mod client_file;
+pub(crate) mod client_variables;
+pub(crate) mod config_paths;
+pub(crate) mod config_syntax;
 pub(crate) mod diff;
 mod edit_check;
-pub(crate) mod entry;
-pub(crate) mod file;
+pub(crate) mod import_plan;
+pub(crate) mod imported_server;
 pub(crate) mod jsonc;
 pub(crate) mod jsonc_edit;
 pub(crate) mod other_project;
-pub(crate) mod places;
-pub(crate) mod plan;
 pub(crate) mod registration;
-pub(crate) mod secret;
-pub(crate) mod server;
+pub(crate) mod secret_detection;
+pub(crate) mod server_entry;
+pub(crate) mod server_table;
 pub(crate) mod syntax_tree;
-pub(crate) mod table;
 pub(crate) mod toml_text;
-pub(crate) mod variables;
 pub(crate) mod yaml_edit;
 pub(crate) mod yaml_text;
 

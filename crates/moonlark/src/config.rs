@@ -5,65 +5,65 @@
 //! the docs. Where a file is found, how it is checked and how `${VAR}` expands
 //! is not known here but in [`crate::config_file`].
 
-mod agents;
-mod api;
-mod auth;
-mod connectors;
-mod execute;
-mod journal;
-mod knowledge;
-mod mcp_server;
-mod network;
-mod policy;
-mod reference;
-mod schema;
+mod agents_config;
+mod api_config;
+mod byte_size;
+mod config_reference;
+mod config_schema;
+mod connectors_config;
+mod execute_config;
+mod human_duration;
+mod journal_config;
+mod knowledge_config;
+mod mcp_server_config;
+mod network_config;
+mod policy_config;
 mod script_config;
-mod seconds;
-mod size;
-mod source_tool;
-mod span;
-mod store;
-mod telemetry;
+mod server_auth_config;
+mod source_tool_config;
+mod store_config;
+mod telemetry_config;
+mod timeout_seconds;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use moonlark_core::admission::AdmissionLimits;
 use moonlark_core::limits::CallLimits;
-use moonlark_core::places::AdmissionLimits;
 use moonlark_core::server_identity::{ListedSchemas, ServerIdentity};
 use moonlark_core::tool::ToolExposure;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use agents::{AgentsConfig, ScriptAgentConfig};
-pub use api::{ApiAuthConfig, ApiClientCredentials, ApiConfig, ApiSchemeAuth};
-pub use auth::ServerAuthConfig;
-pub(crate) use connectors::default_scan_timeout;
-pub use connectors::{
+pub use agents_config::{AgentsConfig, ScriptAgentConfig};
+pub use api_config::{ApiAuthConfig, ApiClientCredentials, ApiConfig, ApiSchemeAuth};
+pub use byte_size::{ByteSize, ByteSizeError};
+pub use config_reference::render_config_reference;
+pub use config_schema::config_json_schema;
+pub(crate) use connectors_config::default_scan_timeout;
+pub use connectors_config::{
     ConnectorsConfig, FilesystemSourceConfig, GitSourceConfig, ScriptConnectorConfig,
 };
-pub use execute::{ExecuteCheckConfig, ExecuteConfig};
-pub use journal::{ApprovalsConfig, ApproverConfig, JournalConfig, JournalDurability};
-pub use knowledge::{
+pub use execute_config::{ExecuteCheckConfig, ExecuteConfig};
+pub use human_duration::{HumanDuration, HumanDurationError};
+pub use journal_config::{ApprovalsConfig, ApproverConfig, JournalConfig, JournalDurability};
+pub use knowledge_config::{
     EmbedderConfig, KnowledgeConfig, RemoteEmbedderConfig, RemoteEmbedderKind, SyncTrigger,
 };
-pub use mcp_server::{McpHttpTransport, McpServerConfig, RedactedString};
-pub use network::NetworkConfig;
-pub use policy::{
+pub use mcp_server_config::{McpHttpTransport, McpServerConfig, RedactedString};
+pub use network_config::NetworkConfig;
+pub use policy_config::{
     PolicyConfig, PolicyRuleConfig, RuleActionConfig, RuleEffectConfig, RuleScopeConfig,
     RuleSourceKindConfig,
 };
-pub use reference::render_config_reference;
-pub use schema::config_json_schema;
 pub use script_config::{ConfigSecret, ScriptConfig};
-pub use seconds::TimeoutSeconds;
-pub use size::{ByteSize, ByteSizeError};
-pub use source_tool::{SourceToolConfig, SourceToolEffects};
-pub(crate) use source_tool::{fixed_arguments, tool_configs};
-pub use span::{HumanDuration, HumanDurationError};
-pub use store::StoreConfig;
-pub use telemetry::{LogConfig, LogFormat, TelemetryConfig};
+pub use server_auth_config::ServerAuthConfig;
+pub use source_tool_config::{SourceToolConfig, SourceToolEffects};
+pub(crate) use source_tool_config::{fixed_arguments, tool_configs};
+pub use store_config::StoreConfig;
+pub use telemetry_config::{LogConfig, LogFormat, TelemetryConfig};
+pub use timeout_seconds::TimeoutSeconds;
 
 /// Every key is optional; without a file, all defaults hold.
 ///
@@ -134,7 +134,7 @@ pub struct ServerConfig {
     /// Seconds that the first lists (of tools, functions, resources and prompts) wait
     /// for sources that are still connecting when the server starts; 0 to answer with
     /// what is there. Calls wait for the source of their tool in any case.
-    #[serde(serialize_with = "seconds::serialize_seconds")]
+    #[serde(serialize_with = "timeout_seconds::serialize_seconds")]
     #[schemars(range(min = 0, max = 60))]
     pub settle: f64,
     /// How the schemas of tools are listed over MCP: `"portable"` as every model and

@@ -5,18 +5,18 @@
 //! at once, with its line. Which keys there are and what they mean is not known here
 //! but in [`crate::config`].
 
-mod build;
-mod check;
-mod expand;
+mod config_builder;
+mod config_finding;
+mod config_search;
+mod config_secrets;
+mod document_check;
 mod fault_hints;
-mod finding;
 mod key_path;
-mod search;
-mod secret;
-mod show;
+mod redacted_config;
 #[cfg(test)]
 mod tests;
-mod values;
+mod value_sources;
+mod variable_expansion;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -29,13 +29,13 @@ use toml::de::DeTable;
 use crate::config::{ProjectConfig, config_json_schema};
 use crate::secrets_file::{SecretsFile, secrets_file_path};
 use crate::state_folder::state_folder_path;
-use build::BuiltConfig;
-use check::AbsentConfigValue;
-use finding::ConfigFinding;
-use search::{FoundConfigFile, find_config_file};
-use values::ValueSources;
+use config_builder::BuiltConfig;
+use config_finding::ConfigFinding;
+use config_search::{FoundConfigFile, find_config_file};
+use document_check::AbsentConfigValue;
+use value_sources::ValueSources;
 
-pub use show::render_redacted_config;
+pub use redacted_config::render_redacted_config;
 
 /// The file's name wherever it is looked for.
 pub const CONFIG_FILE_NAME: &str = "moonlark.toml";
@@ -157,7 +157,7 @@ pub fn load_config_with(
     let root = found.path.parent().unwrap_or(cwd).to_owned();
     let (secrets, mut warnings) = SecretsFile::read(&root);
     let values = ValueSources::new(env, secrets.clone(), &root);
-    let place = |findings| finding::locate_findings(findings, &found.label, text);
+    let place = |findings| config_finding::locate_findings(findings, &found.label, text);
     let parsed = match parse_config_text(text, &found.label, &values, needed) {
         Ok(parsed) => parsed,
         Err(rejected) => {
@@ -220,7 +220,7 @@ fn decode_utf8<'a>(bytes: &'a [u8], label: &str) -> Result<&'a str, Vec<Problem>
             let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
             let problem =
                 Problem::bad_config("the file is not UTF-8 text").with_hint("save it as UTF-8");
-            Err(finding::locate_findings(
+            Err(config_finding::locate_findings(
                 vec![ConfigFinding::at_offset(valid.len(), problem)],
                 label,
                 &valid,
@@ -256,10 +256,10 @@ fn parse_config_text(
         RejectedConfigText { errors, ..RejectedConfigText::default() }
     })?;
     let schema = config_json_schema();
-    let mut checked = check::check_document(&schema, document.get_ref(), text, values);
+    let mut checked = document_check::check_document(&schema, document.get_ref(), text, values);
     let mut errors = std::mem::take(&mut checked.findings);
     let BuiltConfig { mut config, faults, absent } =
-        match build::build_config(&schema, &checked, values) {
+        match config_builder::build_config(&schema, &checked, values) {
             Ok(built) => built,
             Err(problem) => {
                 // What is wrong with the text is why, if anything is.
@@ -292,14 +292,14 @@ fn parse_config_text(
         let unset = if needed == ValueRequirement::Never { of_sources } else { Vec::new() };
         return Err(RejectedConfigText { errors, warnings: checked.warnings, unset });
     }
-    let outages = finding::locate_findings(of_sources, label, text);
+    let outages = config_finding::locate_findings(of_sources, label, text);
     if needed == ValueRequirement::Never {
         let warnings = checked.warnings;
         return Ok(ParsedConfig { config, warnings, unset: outages, absent_texts });
     }
     for (source, problem) in sources.iter().zip(outages) {
         if let Some(source) = source {
-            build::record_outage(&mut config, source, problem);
+            config_builder::record_outage(&mut config, source, problem);
         }
     }
     Ok(ParsedConfig { config, warnings: checked.warnings, unset: Vec::new(), absent_texts })

@@ -4,8 +4,8 @@
 //! A script is loaded as a tool's is: aside, and its last good version stays.
 //! What becomes of documents is not known here but in `moonlark-knowledge`.
 
-mod item;
-mod script;
+mod connector_item;
+mod scripted_connector;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -25,7 +25,7 @@ use crate::config_file::LoadedConfig;
 use crate::scripts::{self, DiscoveredScript, ScriptKind, display_path};
 use crate::state_folder::state_folder_path;
 
-pub(crate) use script::ScriptedConnector;
+pub(crate) use scripted_connector::ScriptedConnector;
 
 /// A place that documents come from.
 #[derive(Clone)]

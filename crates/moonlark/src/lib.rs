@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-mod agents;
 mod apis;
 pub mod builtin;
 pub mod cli;
@@ -11,20 +10,21 @@ mod clients;
 pub mod config;
 pub mod config_file;
 mod connectors;
+mod effective_policy;
 mod env_text;
 pub mod extensions;
-mod journal;
-mod knowledge;
-mod learned;
+mod http_auth;
+mod knowledge_base;
+mod learned_shapes_file;
 mod local_server;
-mod policy;
 pub mod project;
+mod project_journal;
+mod prompt_scripts;
 pub mod reload;
 pub mod scripts;
 mod secrets_file;
 mod source_names;
-mod source_start;
+mod source_selection;
 mod state_folder;
 mod telemetry;
 mod upstreams;
-mod who;

@@ -10,16 +10,16 @@
 //! [`socket`] is about being found, [`greeting`] about what both ends say first,
 //! [`sessions`] about what is served, [`bridge`] about a `stdio` that attaches.
 
-mod bridge;
 mod greeting;
-mod sessions;
-mod socket;
+mod project_socket;
+mod socket_sessions;
+mod stdio_bridge;
 
-pub(crate) use bridge::{BridgeBackend, bridge_stdio};
 pub(crate) use greeting::{
     ConnectionPurpose, LocalServerLookup, LocalServerSummary, canonical_config_path,
     find_local_server,
 };
 pub(crate) use greeting::{connection_lost_problem, read_json_line, write_json_line};
-pub(crate) use sessions::{LocalServer, ServingCommand};
-pub(crate) use socket::{ProjectSocket, SocketClaim};
+pub(crate) use project_socket::{ProjectSocket, SocketClaim};
+pub(crate) use socket_sessions::{LocalServer, ServingCommand};
+pub(crate) use stdio_bridge::{BridgeBackend, bridge_stdio};

@@ -1,8 +1,8 @@
 //! `moonlark`: see `cli` for the commands.
 
 #[global_allocator]
-static GLOBAL_ALLOCATOR: moonlark_starlark::worker::memory::WorkerAllocator =
-    moonlark_starlark::worker::memory::WorkerAllocator;
+static GLOBAL_ALLOCATOR: moonlark_starlark::worker::worker_memory::WorkerAllocator =
+    moonlark_starlark::worker::worker_memory::WorkerAllocator;
 
 fn main() -> std::process::ExitCode {
     // Hidden modes of the same binary come before everything else.
@@ -15,6 +15,6 @@ fn main() -> std::process::ExitCode {
     {
         return moonlark_starlark::worker::run_worker(moonlark_host::host_modules());
     }
-    moonlark_starlark::worker::memory::return_freed_memory();
+    moonlark_starlark::worker::worker_memory::return_freed_memory();
     moonlark::cli::main()
 }

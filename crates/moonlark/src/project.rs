@@ -9,7 +9,7 @@
 //! state is locked to look at it and to swap a part, never while something loads.
 
 mod effective_config;
-mod load_turns;
+mod script_load_limiter;
 mod script_loading;
 mod watch_list;
 
@@ -27,26 +27,26 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::agents;
 use crate::apis::ApiSources;
 use crate::builtin;
 use crate::config::{McpServerConfig, ProjectConfig};
 use crate::config_file::{self, LoadedConfig, RejectedConfig, ValueRequirement};
 use crate::connectors;
-use crate::journal::{self, ProjectJournal};
-use crate::knowledge::KnowledgeBase;
-use crate::learned::{self, LearnedShapesWriter};
-use crate::policy;
+use crate::effective_policy;
+use crate::http_auth;
+use crate::knowledge_base::KnowledgeBase;
+use crate::learned_shapes_file::{self, LearnedShapesWriter};
+use crate::project_journal::{self, ProjectJournal};
+use crate::prompt_scripts;
 use crate::scripts::{ScriptEntries, display_path};
 use crate::source_names;
-use crate::source_start::SourceSelection;
+use crate::source_selection::SourceSelection;
 use crate::state_folder::{create_state_folder, prepare_state_folder, remove_stale_partial_files};
 use crate::telemetry::TelemetryExport;
 use crate::upstreams::UpstreamServers;
-use crate::who;
 
 use effective_config::read_effective_config;
-use load_turns::ScriptLoadLimiter;
+use script_load_limiter::ScriptLoadLimiter;
 use script_loading::{ScriptFileUseCounts, ScriptKey, ScriptLoadJobs};
 
 pub(crate) use watch_list::WatchList;
@@ -96,7 +96,7 @@ struct ProjectState {
     folder_problems: Vec<Problem>,
     scripts: ScriptEntries,
     connectors: connectors::ConnectorEntries,
-    agents: agents::PromptScriptEntries,
+    agents: prompt_scripts::PromptScriptEntries,
     execute: Option<builtin::CachedExecuteTool>,
     /// Made once; only what `search` says of itself changes with the sources.
     builtin: Vec<Arc<Tool>>,
@@ -198,7 +198,7 @@ impl Project {
         let knowledge = KnowledgeBase::default();
         let builtin = builtin::make_builtin_tools(&knowledge)?;
         let project = Project {
-            auth: who::make_http_auth(&loaded, &gateway),
+            auth: http_auth::make_http_auth(&loaded, &gateway),
             gateway,
             explicit: explicit.map(Path::to_owned),
             cwd: cwd.to_owned(),
@@ -221,7 +221,7 @@ impl Project {
                 folder_problems: Vec::new(),
                 scripts: ScriptEntries::new(),
                 connectors: connectors::ConnectorEntries::new(),
-                agents: agents::PromptScriptEntries::new(),
+                agents: prompt_scripts::PromptScriptEntries::new(),
                 execute: None,
                 builtin,
                 tools: Vec::new(),
@@ -236,9 +236,9 @@ impl Project {
         };
         let mut state = project.state.lock();
         project.gateway.set_admission_limits(state.loaded.config.limits.admission_limits());
-        project.gateway.set_policy(policy::build_policy(&state.loaded));
+        project.gateway.set_policy(effective_policy::build_policy(&state.loaded));
         project.gateway.set_identity(state.loaded.config.server.server_identity());
-        learned::import_learned_shapes(&project.gateway, &state.loaded.state);
+        learned_shapes_file::import_learned_shapes(&project.gateway, &state.loaded.state);
         project.compose_catalog(&mut state);
         drop(state);
         Ok(project)
@@ -263,7 +263,7 @@ impl Project {
                     loaded.state = folder.path().to_owned();
                 }
                 self.gateway.set_admission_limits(loaded.config.limits.admission_limits());
-                self.gateway.set_policy(policy::build_policy(&loaded));
+                self.gateway.set_policy(effective_policy::build_policy(&loaded));
                 self.gateway.set_identity(loaded.config.server.server_identity());
                 self.journaling.apply_config(&loaded);
                 self.auth.configure(loaded.config.server.auth.to_auth_settings());
@@ -382,9 +382,9 @@ impl Project {
     /// process ended, for as long as this is held.
     pub(crate) async fn resume_waiting_runs(&self) -> Option<AbortOnDropHandle<()>> {
         let journal = self.journaling.journal()?;
-        let interrupted = journal::count_interrupted_runs(journal.clone()).await;
+        let interrupted = project_journal::count_interrupted_runs(journal.clone()).await;
         let (loaded, gateway) = (self.loaded_config().await, self.gateway.clone());
-        let taking_up = journal::resume_decided_runs(loaded, gateway, journal, interrupted);
+        let taking_up = project_journal::resume_decided_runs(loaded, gateway, journal, interrupted);
         Some(AbortOnDropHandle::new(tokio::spawn(taking_up)))
     }
 
@@ -519,7 +519,7 @@ impl Project {
             ScriptKey::Agent(path) => Some((state.agents.get(path)?.as_ref(), file.as_str())),
             ScriptKey::Script(_) | ScriptKey::Connector(_) => None,
         });
-        problems.extend(agents::prompt_name_collisions(prompts));
+        problems.extend(prompt_scripts::prompt_name_collisions(prompts));
         problems.extend(state.config_problems.iter().cloned());
         (state.tools, state.problems) = (tools, problems);
         self.publish_catalog(state);
@@ -558,7 +558,8 @@ impl Project {
         let catalog =
             Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE_TOOL_NAMES, problems)
                 .with_source_resources(
-                    [agents::collect_prompt_offers(&state.agents), upstreams.offers].concat(),
+                    [prompt_scripts::collect_prompt_offers(&state.agents), upstreams.offers]
+                        .concat(),
                     connecting,
                 );
         let catalog = match self.knowledge.has_sources_or_documents() {

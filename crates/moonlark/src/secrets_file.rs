@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use moonlark_core::{Problem, Result, SourceLocation};
 
-use crate::clients::file::ClientFile;
+use crate::clients::client_file::ClientFile;
 use crate::env_text::{parse_env_text, render_variable};
 use crate::state_folder::{STATE_FOLDER_NAME, create_state_folder, state_folder_path};
 

@@ -7,10 +7,10 @@
 //! that everything else uses: its Rust SDK sends by a thread and a client of its
 //! own. Nothing here can hold up a call or the end of the program.
 
-mod export;
-mod otlp;
-mod settings;
-mod spans;
+mod otlp_exporter;
+mod otlp_json;
+mod span_queue;
+mod telemetry_settings;
 #[cfg(test)]
 mod tests;
 
@@ -23,9 +23,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::TelemetryConfig;
-use export::OtlpExporter;
-use settings::TelemetrySettings;
-use spans::SpanQueue;
+use otlp_exporter::OtlpExporter;
+use span_queue::SpanQueue;
+use telemetry_settings::TelemetrySettings;
 
 /// How long a program that ends waits for the rest to be sent.
 const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(3);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::limits::CallLimits;
-use moonlark_core::offers::{SourceHealth, SourceResources};
 use moonlark_core::secret::{SecretValue, Secrets};
+use moonlark_core::source_resources::{SourceHealth, SourceResources};
 use moonlark_core::tool::CallScope;
 use moonlark_core::{Gateway, Problem, Result, Tool};
 use moonlark_upstream::auth::{self, BearerTokenSource, UpstreamAccount, UpstreamAuthConfig};

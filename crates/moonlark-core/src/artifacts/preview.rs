@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::learned::AnswerShape;
+use crate::learned_shapes::AnswerShape;
 use crate::render::luau::luau_type;
 use crate::value::Value;
 

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::kept::ResponseCache;
-use super::meter::{CallRate, KeyedRateLimiter};
-use super::turns::KeyedSemaphore;
+use super::concurrency::KeyedSemaphore;
+use super::rate_limiter::{CallRate, KeyedRateLimiter};
+use super::response_cache::ResponseCache;
 use crate::call::Caller;
 use crate::catalog::{ToolNames, listed_name_variants};
 use crate::grant::matches_pattern;

@@ -9,9 +9,9 @@ use super::*;
 use crate::catalog::{Catalog, ConnectingSource};
 use crate::content::ToolAnswer;
 use crate::gateway::Gateway;
-use crate::offers::{ResourceWatcher, SourceHealth, SourceResources};
 use crate::problem::{ProblemCode, Result};
 use crate::schema::Schema;
+use crate::source_resources::{ResourceWatcher, SourceHealth, SourceResources};
 use crate::tool::{CallEffects, Source, SourceKind, ToolBody, ToolExposure, ToolListing};
 use crate::value::Value;
 

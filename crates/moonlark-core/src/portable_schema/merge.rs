@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 use super::SchemaDirection;
 use super::flatten::{CollectMode, FlatSchema};
 use super::rewrite::{RewrittenSchema, SchemaRewriter, SchemaTooLarge};
-use super::values::any_value;
+use super::simple_types::any_value;
 
 /// Sets of parameters that are told in words.
 const MAX_TOLD_SETS: usize = 8;

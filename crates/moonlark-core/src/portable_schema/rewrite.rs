@@ -6,7 +6,7 @@ use super::SchemaDirection;
 use super::argument_keys::{ArgumentKeys, listed_keys};
 use super::flatten::{CollectMode, FlatSchema, is_annotation};
 use super::merge::{describe_both, merge_alternatives};
-use super::values::{
+use super::simple_types::{
     any_value, as_map, infer_types, is_any_value, listed_values, number_schema, schema_of_type,
     schemas_by_value_type, string_schema,
 };

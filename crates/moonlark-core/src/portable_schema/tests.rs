@@ -1,6 +1,6 @@
 use serde_json::{Value as Json, json};
 
-use super::values::{any_value, as_map};
+use super::simple_types::{any_value, as_map};
 use super::{MAX_SCHEMA_BYTES, PortableInput, SchemaDirection, portable_output, written_bytes};
 use crate::value::Value;
 

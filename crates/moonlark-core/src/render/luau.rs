@@ -4,10 +4,10 @@
 //! no module, so its types are written by hand in `luau/contract.d.luau`, with
 //! the parts that code knows filled in.
 
-mod merged;
-mod named;
-pub mod sdk;
+mod merged_schema;
+pub mod sdk_docs;
 mod signature;
+mod type_names;
 mod types;
 mod values;
 
@@ -15,7 +15,7 @@ use std::fmt::Write;
 
 use serde_json::Value as Json;
 
-use super::shape::{
+use super::function_parts::{
     object_fields, one_line_description, option_params, options_type_name, param_type_name,
     progress_function, requires_field, result_type_name, search_options,
 };

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::shape::{are_same_params, object_fields, option_params};
-use super::sheet::{ExampleText, FunctionDoc, FunctionDocRow};
+use super::function_doc::{ExampleText, FunctionDoc, FunctionDocRow};
+use super::function_parts::{are_same_params, object_fields, option_params};
 use super::{luau, starlark};
 use crate::module::{Module, ModuleFunction, ScriptLanguage};
 

@@ -12,7 +12,7 @@ mod values;
 
 use serde_json::Value as Json;
 
-use super::shape::search_options;
+use super::function_parts::search_options;
 use crate::module::{Module, ScriptLanguage};
 use crate::schema::Schema;
 use types::{StarlarkTypeStyle, write_type};

@@ -1,6 +1,6 @@
 //! Asking the caller's model: a conversation, and what it says next.
 
-use moonlark_core::client::ClientQuestion;
+use moonlark_core::call_client::ClientQuestion;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Value};
 use schemars::JsonSchema;

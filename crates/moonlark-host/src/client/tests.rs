@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use moonlark_core::client::{CallClient, ClientQuestion, RequestEnvelope};
+use moonlark_core::call_client::{CallClient, ClientQuestion, RequestEnvelope};
 use moonlark_core::gateway::StartedCall;
 use moonlark_core::problem::ProtocolError;
 use moonlark_core::schema::Schema;

@@ -3,7 +3,7 @@ use std::path::Path;
 use moonlark_core::Value;
 use serde_json::{Value as Json, json};
 
-use crate::testing::{call, call_value, limited, problem, scope};
+use crate::test_calls::{call, call_value, limited, problem, scope};
 
 async fn run(function: &str, args: Json) -> String {
     match call(scope(Path::new("."), &[]), function, args).await {

@@ -10,7 +10,7 @@ use moonlark_core::Value;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
-use crate::testing::{call, limited, problem, scope};
+use crate::test_calls::{call, limited, problem, scope};
 
 /// `outside.txt` beside the script's directory, `inside.txt` in it.
 fn place() -> TempDir {

@@ -7,7 +7,7 @@ use html5ever::tokenizer::states::{RawData, RawKind};
 use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts};
 use moonlark_core::Result;
 
-use super::document::feed_tokenizer;
+use super::bounded_parser::feed_tokenizer;
 
 /// How long it is once it is escaped.
 pub(super) fn escaped_length(text: &str) -> usize {

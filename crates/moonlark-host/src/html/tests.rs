@@ -3,7 +3,7 @@ use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
-use crate::testing::{call, limited, problem, scope};
+use crate::test_calls::{call, limited, problem, scope};
 
 async fn run(function: &str, args: Json) -> Json {
     match call(scope(Path::new("."), &[]), function, args).await {

@@ -14,9 +14,9 @@ use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::client::ReachResolver;
-use super::failure;
-use crate::testing::{call, limited, problem, scope};
+use super::http_client::ReachResolver;
+use super::http_errors;
+use crate::test_calls::{call, limited, problem, scope};
 
 /// A server that gives each request to a function and writes what it returns.
 struct Server {
@@ -401,15 +401,16 @@ async fn a_name_that_leads_to_this_machine_is_denied_after_dns() {
     let public = any.unwrap().reach().clone();
     let error = get(public).await.unwrap_err();
     let url = format!("http://localhost:{}/", server.port).parse().unwrap();
-    let problem = failure::explain_request_error(&server.scope().grants, "http.get", &url, &error);
+    let problem =
+        http_errors::explain_request_error(&server.scope().grants, "http.get", &url, &error);
     assert_eq!(problem.message, format!("http.get may not reach localhost:{}", server.port));
-    assert!(!failure::was_never_sent(&error));
+    assert!(!http_errors::was_never_sent(&error));
     assert!(server.seen().is_empty());
     assert_eq!(get(NetworkReach::anywhere()).await.unwrap().text().await.unwrap(), "secret");
 
     let name = format!("net:localhost:{}", server.port);
     let args = json!({"url": format!("http://localhost:{}/", server.port)});
     assert!(call(scope(Path::new("."), &[&name]), "http.get", args.clone()).await.is_ok());
-    let text = crate::testing::problem(scope(Path::new("."), &[]), "http.get", args).await;
+    let text = crate::test_calls::problem(scope(Path::new("."), &[]), "http.get", args).await;
     assert!(text.starts_with("error[denied]: http.get may not reach localhost:"), "{text}");
 }

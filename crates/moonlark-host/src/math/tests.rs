@@ -2,7 +2,7 @@ use std::path::Path;
 
 use moonlark_core::Value;
 
-use crate::testing::{call_value, scope};
+use crate::test_calls::{call_value, scope};
 
 async fn run<const N: usize>(function: &str, args: [(&str, Value); N]) -> String {
     let scope = scope(Path::new("."), &[]);

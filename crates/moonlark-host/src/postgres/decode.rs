@@ -2,7 +2,7 @@
 //! trusted: what does not add up is a Problem.
 
 mod numeric;
-mod time;
+mod time_values;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -74,12 +74,12 @@ fn find_decoder(kind: &Type) -> Option<ColumnDecoder> {
             decode_text
         }
         Type::CHAR | Type::BYTEA => |bytes| Some(Value::text_or_bytes(bytes.to_vec())),
-        Type::DATE => time::decode_date,
-        Type::TIME => time::decode_time,
-        Type::TIMETZ => time::decode_time_with_zone,
-        Type::TIMESTAMP => time::decode_timestamp,
-        Type::TIMESTAMPTZ => time::decode_timestamp_with_zone,
-        Type::INTERVAL => time::decode_interval,
+        Type::DATE => time_values::decode_date,
+        Type::TIME => time_values::decode_time,
+        Type::TIMETZ => time_values::decode_time_with_zone,
+        Type::TIMESTAMP => time_values::decode_timestamp,
+        Type::TIMESTAMPTZ => time_values::decode_timestamp_with_zone,
+        Type::INTERVAL => time_values::decode_interval,
         Type::UUID => |bytes| Some(uuid::Uuid::from_bytes(read_fixed(bytes)?).to_string().into()),
         Type::INET | Type::CIDR => decode_network,
         // These two are read where the limit is known.

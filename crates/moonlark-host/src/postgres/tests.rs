@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::testing::{limited, problem, scope};
+use crate::test_calls::{limited, problem, scope};
 
 async fn refused(grants: &[&str], conn: &str) -> String {
     let scope =

@@ -5,7 +5,7 @@ use moonlark_core::{Problem, Result, Value};
 use rusqlite::Statement;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
-use super::failure;
+use super::sqlite_errors;
 use crate::sql::SqlParams;
 
 pub(super) fn bind_params(
@@ -99,5 +99,5 @@ fn bind_value(
     };
     statement
         .raw_bind_parameter(index, ToSqlOutput::Borrowed(value))
-        .map_err(|error| failure::explain_sqlite_error(error, path))
+        .map_err(|error| sqlite_errors::explain_sqlite_error(error, path))
 }

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
-use crate::testing::{call, call_value, limited, problem, scope};
+use crate::test_calls::{call, call_value, limited, problem, scope};
 
 fn dir() -> TempDir {
     tempfile::tempdir().unwrap()

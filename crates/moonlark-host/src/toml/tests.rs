@@ -3,7 +3,7 @@ use std::path::Path;
 use moonlark_core::Value;
 use serde_json::json;
 
-use crate::testing::{call, call_value, limited, problem, scope};
+use crate::test_calls::{call, call_value, limited, problem, scope};
 
 async fn decode(text: &str) -> String {
     match call(scope(Path::new("."), &[]), "toml.decode", json!({"text": text})).await {

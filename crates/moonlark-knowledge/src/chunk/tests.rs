@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::extract::{ExtractLimits, ExtractionOutcome, extract_document};
-use crate::item::{ItemContent, SourceItem};
+use crate::source_connector::{ItemContent, SourceItem};
 use moonlark_core::Value;
 
 fn document(name: &str, text: &str) -> Option<ExtractedDocument> {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
 use super::{EmbeddingApi, EmbeddingPurpose, EmbeddingServiceSettings, TextEmbedder};
-use crate::testing::{Listed, content, found, item, small, sync, with};
+use crate::knowledge_testing::{Listed, content, found, item, small, sync, with};
 use crate::{SearchMode, SearchQuery};
 
 /// A service that speaks both ways. Its vectors say how often a few words are in

@@ -3,7 +3,7 @@
 //! Read as a stream with a bound on what is unpacked, so that neither a small
 //! file that unpacks to gigabytes nor deep nesting costs anything.
 
-mod story;
+mod docx_body;
 
 use std::collections::HashMap;
 use std::io::{BufReader, Cursor, Read};
@@ -14,9 +14,9 @@ use quick_xml::reader::Reader;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-use super::draft::ExtractedDocumentBuilder;
+use super::document_builder::ExtractedDocumentBuilder;
 use super::{ExtractLimits, ExtractionOutcome, too_long_problem};
-use story::DocxBodyReader;
+use docx_body::DocxBodyReader;
 
 type DocxArchive<'a> = ZipArchive<Cursor<&'a [u8]>>;
 

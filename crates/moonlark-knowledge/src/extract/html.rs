@@ -4,7 +4,7 @@
 //! can multiply. What an unclosed element would swallow in a browser is text
 //! here, which is the better mistake.
 
-mod page;
+mod html_page;
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use moonlark_core::limits::format_seconds;
 use moonlark_core::{Problem, ProblemCode, Result};
 
 use super::{ExtractLimits, ExtractedDocument};
-use page::HtmlPage;
+use html_page::HtmlPage;
 
 /// Bytes between two looks at the clock: the tokenizer compares each attribute
 /// of a tag with all before it.

@@ -5,13 +5,15 @@ use std::ops::Range;
 
 use moonlark_core::Value;
 
-use super::{ExtractedDocument, TextBlock, TextBlockKind, front, lines_with_offsets, trim_range};
+use super::{
+    ExtractedDocument, TextBlock, TextBlockKind, front_matter, lines_with_offsets, trim_range,
+};
 
 /// Bytes of a heading that count as its title.
 const MAX_HEADING_TITLE_BYTES: usize = 300;
 
 pub(super) fn extract_markdown(text: String) -> ExtractedDocument {
-    let (fields, text) = match front::parse_front_matter(&text) {
+    let (fields, text) = match front_matter::parse_front_matter(&text) {
         Some((fields, start)) => (Some(fields), text[start..].to_owned()),
         None => (None, text),
     };

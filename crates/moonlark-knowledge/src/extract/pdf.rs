@@ -4,16 +4,16 @@
 //! file is made for that. The binary in another role may do all of that: it has
 //! a bound on memory, one on time, and nothing to lose.
 
-mod layout;
-mod paper;
-mod process;
+mod pdf_layout;
+mod pdf_process;
+mod pdf_reader;
 
 use moonlark_core::{Problem, Result, Value};
 use serde::{Deserialize, Serialize};
 
-use super::draft::ExtractedDocumentBuilder;
+use super::document_builder::ExtractedDocumentBuilder;
 use super::{ExtractLimits, ExtractionOutcome, TextBlockKind};
-pub use process::run_pdf_reader_if_requested;
+pub use pdf_process::run_pdf_reader_if_requested;
 
 /// What the process answers.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,10 +42,10 @@ struct PdfBlock {
 }
 
 pub(super) fn extract_pdf(bytes: &[u8], limits: &ExtractLimits) -> Result<ExtractionOutcome> {
-    let answer = match process::reader_program() {
-        Some(program) => process::read_in_child(program, bytes, limits)?,
+    let answer = match pdf_process::reader_program() {
+        Some(program) => pdf_process::read_in_child(program, bytes, limits)?,
         // Not the binary: a test, whose files are known.
-        None => paper::read_pdf(bytes, limits.pages),
+        None => pdf_reader::read_pdf(bytes, limits.pages),
     };
     let paper = match answer {
         PdfAnswer::Paper(paper) => paper,

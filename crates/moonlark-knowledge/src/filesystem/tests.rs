@@ -102,9 +102,9 @@ async fn nothing_outside_of_the_folder_is_read() {
     assert!(scanned.unwrap().complete);
     // Not even when the link is put there after the folder was listed.
     let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
-    let found = read::read_stable(&dir, Path::new("out.md"), 1000);
+    let found = stable_read::read_stable(&dir, Path::new("out.md"), 1000);
     assert!(matches!(found, Ok(FileReadOutcome::Other)));
-    assert!(read::read_stable(&dir, Path::new("out/secret.md"), 1000).is_err());
+    assert!(stable_read::read_stable(&dir, Path::new("out/secret.md"), 1000).is_err());
 }
 
 #[tokio::test]
@@ -129,7 +129,10 @@ async fn pipes_sockets_and_large_files_are_not_opened() {
     let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
     for name in ["pipe.md", "socket.md"] {
         assert!(
-            matches!(read::read_stable(&dir, Path::new(name), 1000), Ok(FileReadOutcome::Other)),
+            matches!(
+                stable_read::read_stable(&dir, Path::new(name), 1000),
+                Ok(FileReadOutcome::Other)
+            ),
             "{name}"
         );
     }
@@ -199,7 +202,7 @@ fn a_file_that_keeps_changing_is_a_problem_and_one_that_stops_is_whole() {
     let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
     let read = |changes: usize| {
         let mut left = changes;
-        read::read_stable_while(&dir, Path::new("log.md"), 1 << 20, || {
+        stable_read::read_stable_while(&dir, Path::new("log.md"), 1 << 20, || {
             if left > 0 {
                 left -= 1;
                 let longer = fs::read_to_string(&path).unwrap() + "x";

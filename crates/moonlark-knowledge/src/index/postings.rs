@@ -3,7 +3,7 @@
 //! Most terms stand once in the body of a chunk, so that is one number: the
 //! distance to the chunk before, and a bit that says so.
 
-use super::coding::{VarintReader, push_varint};
+use super::varint::{VarintReader, push_varint};
 use super::{FIELD_COUNT, TermCounts};
 use crate::store::{StoreResult, damaged_error};
 

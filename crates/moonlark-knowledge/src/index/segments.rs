@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::bits::GrowableBitSet;
-use super::members::SegmentMembers;
+use super::bit_set::GrowableBitSet;
+use super::segment_members::SegmentMembers;
 use crate::store::{StoreResult, damaged_error};
 
 /// One row of `kb_segments`, without what is large.

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::bits::GrowableBitSet;
+use super::bit_set::GrowableBitSet;
 use super::segments::{find_segment, read_members};
 use crate::store::{StoreResult, damaged_error};
 

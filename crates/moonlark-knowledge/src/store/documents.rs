@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use moonlark_core::{Result, Value};
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
 
-use super::bodies::{read_body, read_body_range};
-use super::failure::{StoreResult, damaged_error};
-use crate::document::{DocumentChunk, KnowledgeDocument};
+use super::document_bodies::{read_body, read_body_range};
+use super::store_error::{StoreResult, damaged_error};
+use crate::knowledge_document::{DocumentChunk, KnowledgeDocument};
 
 /// What the sync has to know of a document that is there already.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,10 +7,10 @@ use moonlark_core::{Problem, Result};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
 
-use super::prepare::{ItemPreparer, SyncStep, content_bytes};
-use super::write::SyncWriterMessage;
+use super::item_preparer::{ItemPreparer, SyncStep, content_bytes};
+use super::sync_writer::SyncWriterMessage;
 use crate::embedder::EmbeddingPurpose;
-use crate::item::ScanFinding;
+use crate::source_connector::ScanFinding;
 
 /// Bytes of content that may be on their way at once.
 const MAX_IN_FLIGHT_BYTES: usize = 64 << 20;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use jiff::Timestamp;
 use moonlark_core::{Problem, Value};
 
-use crate::testing::{Listed, Shared, content, find, item, small, sync, sync_as};
+use crate::knowledge_testing::{Listed, Shared, content, find, item, small, sync, sync_as};
 use crate::{ItemContent, ScanFinding, SourceConnector, SourceItem, SyncOptions};
 
 fn stamped(name: &str, text: &str, stamp: &str) -> SourceItem {

@@ -9,9 +9,9 @@ use moonlark_core::Catalog;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::pool::PooledCheck;
-use super::walk::{ScriptChecker, TypingLimits};
-use super::worker::CHECK_STACK_BYTES;
+use super::check_pool::PooledCheck;
+use super::check_server::CHECK_STACK_BYTES;
+use super::script_checker::{ScriptChecker, TypingLimits};
 
 struct CheckJob {
     script: String,

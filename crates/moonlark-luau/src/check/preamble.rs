@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 
-use moonlark_core::render::luau::sdk::declared_result;
+use moonlark_core::render::luau::sdk_docs::declared_result;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 
-use super::names::SdkCallStyle;
+use super::sdk_names::SdkCallStyle;
 
 /// What `files.read(…)` gives, and `pcall`, whose second value is a result or a
 /// Problem.

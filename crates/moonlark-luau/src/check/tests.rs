@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
 use moonlark_core::catalog::ConnectingSource;
-use moonlark_core::render::luau::sdk::{declared_result, sdk_function_docs};
+use moonlark_core::render::luau::sdk_docs::{declared_result, sdk_function_docs};
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{Source, SourceKind, ToolBody};
 use moonlark_core::{Catalog, Tool, Value};
 use serde_json::{Value as Json, json};
 
-use super::walk::TypingLimits;
+use super::script_checker::TypingLimits;
 use super::{CheckFinding, ScriptChecker, problem_from_findings};
 
 fn tool(source: &str, name: &str, input: Json, output: Option<Json>) -> Arc<Tool> {
@@ -28,7 +28,7 @@ fn check(script: &str, catalog: Catalog) -> Vec<CheckFinding> {
     let script = script.to_owned();
     let catalog = Arc::new(catalog);
     std::thread::Builder::new()
-        .stack_size(super::worker::CHECK_STACK_BYTES)
+        .stack_size(super::check_server::CHECK_STACK_BYTES)
         .spawn(move || {
             let mut checker = ScriptChecker::new(catalog.modules());
             let bound = TypingLimits::default();

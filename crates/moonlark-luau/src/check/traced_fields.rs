@@ -12,11 +12,11 @@ use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::value::shorten_text;
 use serde_json::{Map, Value as Json};
 
-use super::facts::LocalOrigin;
-use super::names::{FieldAccess, SdkNameResolver, as_field_access};
-use super::texts::is_same_local;
-use super::{CheckFinding, globals};
-use crate::foreign::{FieldReceiver, hint_for_field};
+use super::script_facts::LocalOrigin;
+use super::sdk_names::{FieldAccess, SdkNameResolver, as_field_access};
+use super::text_fields::is_same_local;
+use super::{CheckFinding, script_globals};
+use crate::other_languages::{FieldReceiver, hint_for_field};
 use crate::result_flow::{ResultFlow, ResultPath, ResultStep, TracedValue};
 
 /// Levels of references and alternatives in a schema.
@@ -63,7 +63,8 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
         let inside = if inside.is_empty() { String::new() } else { format!(" in {inside}") };
         if let Some((what, receiver)) = common_receiver(&parts) {
             // What is only looked for may well not be there, and texts have functions.
-            let is_of_text = receiver == FieldReceiver::Text && globals::is_text_function(name);
+            let is_of_text =
+                receiver == FieldReceiver::Text && script_globals::is_text_function(name);
             if facts.is_tested(expression) || is_of_text {
                 return None;
             }
@@ -168,8 +169,8 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
         let (source, function) = self.find_function(origins.first()?)?;
         let path = format!("sdk.{}.{}", source.name, function.name);
         let hint = hint_for_field(FieldReceiver::Unknown, name).map(str::to_owned);
-        let as_method =
-            globals::is_text_function(name).then(|| format!("for a text, write text:{name}(…)"));
+        let as_method = script_globals::is_text_function(name)
+            .then(|| format!("for a text, write text:{name}(…)"));
         let message = format!(
             "the result of {path} has no function {}: results are data",
             shorten_text(name)

@@ -6,11 +6,11 @@ use luau_syntax::location::Location;
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::value::shorten_text;
 
-use super::names::{SdkNameResolver, global};
-use super::scopes::{LocalScopes, UnreachableLocal};
-use super::{CheckFinding, UNKNOWN_NAME_PREFIX, globals};
-use crate::errors::hint_for_lua_spelling;
-use crate::foreign;
+use super::local_scopes::{LocalScopes, UnreachableLocal};
+use super::sdk_names::{SdkNameResolver, global};
+use super::{CheckFinding, UNKNOWN_NAME_PREFIX, script_globals};
+use crate::luau_errors::hint_for_lua_spelling;
+use crate::other_languages;
 
 /// A shorter global is like too many others to be a misspelling of one.
 const MIN_MISSPELT_GLOBAL_LETTERS: usize = 4;
@@ -29,7 +29,7 @@ impl<'a> UnknownNameChecker<'_, 'a, '_> {
     pub(super) fn check_global(&self, expression: Expression<'a>) -> Option<CheckFinding> {
         let SdkNameResolver { facts, catalog } = self.names;
         let name = global(expression)?;
-        let known = globals::is_reserved_name(catalog, name)
+        let known = script_globals::is_reserved_name(catalog, name)
             || catalog.sdk().find_source(name).is_some_and(|source| source.name == name)
             || facts.made.contains(name.as_bytes())
             || self.names.is_pending_source(name);
@@ -55,29 +55,30 @@ impl<'a> UnknownNameChecker<'_, 'a, '_> {
         let line = self.source_line(place);
         let in_lua = || {
             hint_for_lua_spelling("", line, true)
-                .filter(|_| globals::UNAVAILABLE_LUA_GLOBALS.contains(&name))
+                .filter(|_| script_globals::UNAVAILABLE_LUA_GLOBALS.contains(&name))
         };
-        let elsewhere = || in_lua().or_else(|| foreign::hint_for_global(name, line));
-        foreign::hint_for_constant(name)
+        let elsewhere = || in_lua().or_else(|| other_languages::hint_for_global(name, line));
+        other_languages::hint_for_constant(name)
             .map(str::to_owned)
             .or_else(|| self.hint_for_local(name, place))
             .or_else(|| elsewhere().map(str::to_owned))
             .or_else(|| {
-                nearest_name(name, globals::all_global_names(self.names.catalog)).map(did_you_mean)
+                nearest_name(name, script_globals::all_global_names(self.names.catalog))
+                    .map(did_you_mean)
             })
     }
 
     fn hint_for_asked(&self, name: &str, place: Location) -> Option<String> {
         // Other versions of the language are told apart by what they have.
-        if globals::UNAVAILABLE_LUA_GLOBALS.contains(&name) {
+        if script_globals::UNAVAILABLE_LUA_GLOBALS.contains(&name) {
             return None;
         }
         let global = || {
-            let near = nearest_name(name, globals::all_global_names(self.names.catalog))?;
+            let near = nearest_name(name, script_globals::all_global_names(self.names.catalog))?;
             let is_long = name.chars().count() >= MIN_MISSPELT_GLOBAL_LETTERS;
             is_long.then(|| did_you_mean(near))
         };
-        foreign::hint_for_constant(name)
+        other_languages::hint_for_constant(name)
             .map(str::to_owned)
             .or_else(|| self.hint_for_local(name, place))
             .or_else(global)
@@ -111,12 +112,12 @@ impl<'a> UnknownNameChecker<'_, 'a, '_> {
         if let Some(finding) = self.check_module_member(owner, name, place) {
             return Some(finding);
         }
-        let (library, members) = globals::find_library(owner)?;
+        let (library, members) = script_globals::find_library(owner)?;
         // Older versions of the language are told apart like this.
         if members.contains(&name) || facts.is_tested(expression) {
             return None;
         }
-        let hint = foreign::hint_for_member(library, name).map(str::to_owned);
+        let hint = other_languages::hint_for_member(library, name).map(str::to_owned);
         let near = || {
             let near = nearest_name(name, members.iter().copied())?;
             Some(format!("did you mean {library}.{near}?"))
@@ -139,7 +140,7 @@ impl<'a> UnknownNameChecker<'_, 'a, '_> {
         place: Location,
     ) -> Option<CheckFinding> {
         let catalog = self.names.catalog;
-        let module = globals::find_module(catalog, owner)?;
+        let module = script_globals::find_module(catalog, owner)?;
         let functions = module.functions.iter().map(|function| function.name);
         let known = || functions.clone().chain(module.constants.iter().map(|it| it.name));
         if module.callable || known().any(|known| known == name) {
@@ -155,7 +156,7 @@ impl<'a> UnknownNameChecker<'_, 'a, '_> {
             let names = source?.functions.iter().map(|it| it.name.as_str());
             of_source(nearest_name(name, names)?)
         };
-        let elsewhere = || foreign::hint_for_member(module.name, name).map(str::to_owned);
+        let elsewhere = || other_languages::hint_for_member(module.name, name).map(str::to_owned);
         let near = || {
             nearest_name(name, known()).map(|near| format!("did you mean {}.{near}?", module.name))
         };

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::issuer::TokenIssuer;
 use super::{ConfiguredAuth, RequestAuthenticator};
-use crate::status;
+use crate::http_status;
 
 /// Where the metadata is, for the server as a whole; for MCP, its path follows.
 pub(crate) const RESOURCE_METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
@@ -65,7 +65,7 @@ impl AuthRefusal {
         auth: &RequestAuthenticator,
         request: &Request,
     ) -> Response {
-        let mut response = status::problem_response(&self.problem);
+        let mut response = http_status::problem_response(&self.problem);
         if request.uri().path().starts_with(MCP_PATH) {
             response.headers_mut().remove(header::CONTENT_LENGTH);
             *response.body_mut() = self.rpc_error().to_string().into();
@@ -117,7 +117,7 @@ pub(crate) async fn serve_resource_metadata(
     let (Some(issuer), Some(base)) = (&configured.issuer, base_url(&configured, &headers, &uri))
     else {
         let message = "no identity provider hands out tokens for this server";
-        return status::problem_response(&Problem::new(ProblemCode::NotFound, message));
+        return http_status::problem_response(&Problem::new(ProblemCode::NotFound, message));
     };
     let expected = &issuer.settings.expected;
     // For its path, the document names what its own path is made from.

@@ -16,8 +16,8 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use url::{Host, Url};
 
+use super::jwks::{self, VerificationKey};
 use super::jwt::{ExpectedClaims, JwtRejection, ParsedJwt};
-use super::keys::{self, VerificationKey};
 
 /// Gets what is at an address, with bounds on time and size.
 pub type FetchUrl = Arc<dyn Fn(Url) -> BoxFuture<Result<Vec<u8>>> + Send + Sync>;
@@ -145,7 +145,7 @@ impl TokenIssuer {
             None => self.discover_keys_url().await?,
         };
         let set = self.fetch_document(address).await?;
-        keys::parse_key_set(&set)
+        jwks::parse_key_set(&set)
             .ok_or_else(|| self.unusable_keys_problem("it publishes no set of keys"))
     }
 

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-use super::keys::{ACCEPTED_ALGORITHMS, VerificationKey};
+use super::jwks::{ACCEPTED_ALGORITHMS, VerificationKey};
 
 /// Several times what providers make; more is not taken apart.
 const MAX_JWT_BYTES: usize = 16 * 1024;

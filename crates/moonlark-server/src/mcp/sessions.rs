@@ -46,8 +46,8 @@ use session_vault::{RecordedSession, unix_seconds};
 
 pub use session_vault::SessionVault;
 
-use crate::status;
-use crate::who::Principal;
+use crate::http_status;
+use crate::principal::Principal;
 
 /// Old clients that never come back lose their session after this long.
 pub(crate) const SESSION_IDLE_TIMEOUT: std::time::Duration =
@@ -183,13 +183,13 @@ impl McpSessions {
         let (refused, mut response) = SERVED_REQUEST.scope(served, serving).await;
         if refused {
             // The SDK answers 500 then, which says nothing to a client.
-            return status::problem_response(&too_many_sessions_problem());
+            return http_status::problem_response(&too_many_sessions_problem());
         }
         if let Some(name) = response.headers().get(SESSION_HEADER) {
             match self.seal_session_id(name, &who) {
                 Some(id) => drop(response.headers_mut().insert(SESSION_HEADER, id)),
                 None => {
-                    return status::problem_response(&Problem::internal(
+                    return http_status::problem_response(&Problem::internal(
                         "no session could be begun",
                     ));
                 }

@@ -8,12 +8,12 @@ use serde::Serialize;
 use url::Url;
 
 use super::UpstreamAccount;
-use super::config::{OAuthConfig, OAuthGrantType, UpstreamAuthConfig};
-use super::flow::{OAuthCallback, OAuthFlow};
-use super::record::{LoginRecord, merge_scopes};
-use super::redirect::{RedirectListener, port_of_redirect_uri, redirect_uri_for_port};
-use super::store::LoginStore;
-use super::web;
+use super::auth_config::{OAuthConfig, OAuthGrantType, UpstreamAuthConfig};
+use super::auth_http;
+use super::login_record::{LoginRecord, merge_scopes};
+use super::login_store::LoginStore;
+use super::oauth_flow::{OAuthCallback, OAuthFlow};
+use super::redirect_listener::{RedirectListener, port_of_redirect_uri, redirect_uri_for_port};
 
 /// How long a person may take.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(600);
@@ -66,7 +66,7 @@ pub async fn log_in_to_upstream(
     ask: &LoginPrompt<'_>,
 ) -> Result<LoginOutcome> {
     let settings = require_oauth_config(account)?;
-    let challenge = web::request_challenge(&account.url).await;
+    let challenge = auth_http::request_challenge(&account.url).await;
     let mut flow = OAuthFlow::discover_server(account, settings, challenge.as_deref()).await?;
     if settings.grant == OAuthGrantType::ClientCredentials {
         let scopes = flow.scopes_to_request(&[]).await;
@@ -104,7 +104,7 @@ pub async fn log_out_of_upstream(account: &UpstreamAccount) -> Result<LogoutOutc
         (None, _) => None,
     };
     let revoked = match &record {
-        Some(record) => match web::revoke_tokens(record, secret).await {
+        Some(record) => match auth_http::revoke_tokens(record, secret).await {
             Ok(true) => RevocationOutcome::Yes,
             Ok(false) => RevocationOutcome::NotOffered,
             Err(problem) => RevocationOutcome::Failed(problem.message),
@@ -192,7 +192,7 @@ async fn listen_for_redirect(set: Option<u16>, known: Option<u16>) -> Result<Red
 }
 
 async fn follow_redirect_callback(url: &Url) -> Result<OAuthCallback> {
-    let location = web::fetch_redirect_target(url).await?;
+    let location = auth_http::fetch_redirect_target(url).await?;
     let callback = OAuthCallback::from_query(location.query().unwrap_or_default());
     match callback.state.as_deref() == Some(&state_parameter(url)) {
         true => Ok(callback),

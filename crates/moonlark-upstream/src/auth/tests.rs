@@ -62,11 +62,11 @@ impl Stage {
 
     /// Let time pass until the token has so many seconds left.
     fn age(&self, left: u64) {
-        let store = store::LoginStore::new(self.state.path(), "git");
+        let store = login_store::LoginStore::new(self.state.path(), "git");
         let mut record = store.load_record().unwrap().unwrap();
         let tokens = record.tokens.as_mut().unwrap();
-        tokens.issued_at = record::unix_seconds_now() - 3600;
-        tokens.expires_at = Some(record::unix_seconds_now() + left);
+        tokens.issued_at = login_record::unix_seconds_now() - 3600;
+        tokens.expires_at = Some(login_record::unix_seconds_now() + left);
         store.save_record(&record).unwrap();
     }
 

@@ -6,20 +6,20 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use moonlark_core::offers::SourceResources;
 use moonlark_core::secret::Secrets;
+use moonlark_core::source_resources::SourceResources;
 use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, Result, Tool, Value};
 
-use super::link::{McpConnection, McpPeer, McpRequestOptions};
-use super::names::{is_app_uri, tool_app_uri};
+use super::connection::{McpConnection, McpPeer, McpRequestOptions};
+use super::json_rpc::RequestFailure;
+use super::name_mapping::{is_app_uri, tool_app_uri};
 use super::pins;
-use super::settings::UpstreamSettings;
-use super::shared::{UpstreamState, list};
-use super::tool;
-use super::watching::SubscriptionReleaser;
-use super::wire::RequestFailure;
+use super::resource_subscriptions::SubscriptionReleaser;
+use super::upstream_settings::UpstreamSettings;
+use super::upstream_state::{UpstreamState, list};
+use super::upstream_tool;
 use crate::foreign_text::{MAX_INSTRUCTIONS_BYTES, clean_entry, clean_text};
 use crate::tool_config::ToolPattern;
 
@@ -235,7 +235,7 @@ pub(crate) fn build_offering(
         instructions,
         door: match was {
             Some(was) => was.door.clone(),
-            None => Arc::new(tool::build_passthrough_tool(shared, &source)),
+            None => Arc::new(upstream_tool::build_passthrough_tool(shared, &source)),
         },
         watcher: Arc::new(SubscriptionReleaser(Arc::downgrade(shared))),
         source,
@@ -288,7 +288,7 @@ fn build_tools(
             }
             Entry::Occupied(_) => {}
         }
-        let (built, problem) = tool::build_tool(shared, source, definition.clone());
+        let (built, problem) = upstream_tool::build_tool(shared, source, definition.clone());
         problems.extend(problem);
         match built {
             Ok(tool) => tools.push(Arc::new(tool)),

@@ -12,8 +12,8 @@ use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Value};
 use serde_json::Value as Json;
 
-use super::kept::write_private_file;
-use super::settings::UpstreamSettings;
+use super::listing_cache::write_private_file;
+use super::upstream_settings::UpstreamSettings;
 
 /// What a tool is approved by: everything that an agent is told, or that
 /// decides what a call may do.

@@ -12,10 +12,10 @@ use moonlark_core::{Problem, ProblemCode, Result, Value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::link::{McpClientIdentity, McpConnection};
-use super::listener::UpstreamInbox;
+use super::connection::{McpClientIdentity, McpConnection};
 use super::listing;
-use super::shared::{ConnectionState, DisconnectCause, UpstreamState, list};
+use super::server_messages::UpstreamInbox;
+use super::upstream_state::{ConnectionState, DisconnectCause, UpstreamState, list};
 
 /// The first wait after a failure; each further one doubles it.
 pub(super) const MIN_RECONNECT_DELAY: Duration = Duration::from_millis(500);

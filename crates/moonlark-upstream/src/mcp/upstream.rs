@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use moonlark_core::catalog::ConnectingSource;
-use moonlark_core::offers::{SourceHealth, SourceResources};
+use moonlark_core::source_resources::{SourceHealth, SourceResources};
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
 use moonlark_core::{Gateway, Problem, Result, Tool};
@@ -17,15 +17,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::kept::UpstreamListingCache;
-use super::link::ClosePace;
+use super::connection::ClosePace;
 use super::listing::{self, UpstreamOffering};
+use super::listing_cache::UpstreamListingCache;
+use super::log_relay::LogThrottle;
 use super::pins::{self, PinDifference};
-use super::saying::LogThrottle;
-use super::settings::UpstreamSettings;
-use super::shared::{ConnectionState, StaleLists, UpstreamState};
+use super::resource_subscriptions::ResourceSubscriptions;
 use super::supervision::supervise_upstream;
-use super::watching::ResourceSubscriptions;
+use super::upstream_settings::UpstreamSettings;
+use super::upstream_state::{ConnectionState, StaleLists, UpstreamState};
 
 /// A handle on the server: dropping it ends everything for certain.
 pub struct Upstream {

@@ -6,11 +6,11 @@ use http::Method;
 use moonlark_core::tool::CallEffects;
 use serde_json::Value as Json;
 
-use super::document::{DocumentNode, OpenApiDocument};
-use super::input::{self, BodyArguments};
+use super::document_tree::TreeNode;
+use super::openapi_document::{DocumentNode, OpenApiDocument};
+use super::operation_input::{self, BodyArguments};
 use super::parameter::{self, DocumentPart, OperationParam, ParamLocation};
-use super::tree::TreeNode;
-use super::{body, swagger};
+use super::{request_body, swagger};
 
 /// What stands under a path beside methods.
 const HTTP_METHOD_KEYS: [&str; 9] =
@@ -39,7 +39,7 @@ pub(crate) struct ApiOperation {
 #[derive(Default)]
 pub(crate) struct OperationPlan {
     pub(crate) params: Vec<OperationParam>,
-    pub(crate) body: Option<body::BodyPlan>,
+    pub(crate) body: Option<request_body::BodyPlan>,
     /// The servers it names itself.
     pub(crate) servers: Option<Json>,
     pub(crate) security: Option<DocumentPart>,
@@ -140,7 +140,7 @@ fn build_plan(
         false => {
             let params: Result<Vec<OperationParam>, String> =
                 listed.into_iter().map(|it| parameter::read_parameter(document, it)).collect();
-            (params?, body::read_body_plan(document, node)?)
+            (params?, request_body::read_body_plan(document, node)?)
         }
     };
     parameter::complete_path_params(path, &mut params);
@@ -249,7 +249,7 @@ fn with_body_description(
     let says_it = description.contains(body.trim_end_matches('.'));
     if body.is_empty()
         || says_it
-        || input::choose_body_arguments(document, plan) == BodyArguments::Whole
+        || operation_input::choose_body_arguments(document, plan) == BodyArguments::Whole
     {
         return description;
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::document::{DocumentNode, OpenApiDocument};
-use super::style::{ParamEncoding, ParamStyle};
-use super::tree::{DocumentTree, TreeNode, TreeValue};
+use super::document_tree::{DocumentTree, TreeNode, TreeValue};
+use super::openapi_document::{DocumentNode, OpenApiDocument};
+use super::param_style::{ParamEncoding, ParamStyle};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum ParamLocation {

@@ -3,18 +3,18 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::body::{self, BodyKind};
-use super::document::{DocumentNode, OpenApiDocument};
+use super::document_tree::TreeNode;
+use super::openapi_document::{DocumentNode, OpenApiDocument};
+use super::param_style::{ParamEncoding, ParamStyle};
 use super::parameter::{self, DocumentPart, OperationParam, ParamLocation};
-use super::style::{ParamEncoding, ParamStyle};
-use super::tree::TreeNode;
+use super::request_body::{self, BodyKind};
 
 /// The parameters, and the body that is made of some of them.
 pub(crate) fn read_swagger_parameters(
     document: &OpenApiDocument,
     operation: DocumentNode<'_>,
     listed: Vec<DocumentNode<'_>>,
-) -> Result<(Vec<OperationParam>, Option<body::BodyPlan>), String> {
+) -> Result<(Vec<OperationParam>, Option<request_body::BodyPlan>), String> {
     let mut params = Vec::new();
     let mut body = None;
     let mut form: Vec<DocumentNode<'_>> = Vec::new();
@@ -62,13 +62,15 @@ fn read_whole_body(
     document: &OpenApiDocument,
     operation: DocumentNode<'_>,
     node: DocumentNode<'_>,
-) -> body::BodyPlan {
+) -> request_body::BodyPlan {
     let consumed = consumed_media_types(document, operation);
-    let media =
-        consumed.iter().find(|it| body::body_kind(it) == BodyKind::Json).or(consumed.first());
+    let media = consumed
+        .iter()
+        .find(|it| request_body::body_kind(it) == BodyKind::Json)
+        .or(consumed.first());
     let media = media.map_or("application/json", String::as_str);
-    body::BodyPlan {
-        kind: body::body_kind(media),
+    request_body::BodyPlan {
+        kind: request_body::body_kind(media),
         media: media.to_owned(),
         required: node.json.is_field_true("required"),
         description: node.json.field_text("description").trim().to_owned(),
@@ -85,9 +87,9 @@ fn read_form_body(
     document: &OpenApiDocument,
     operation: DocumentNode<'_>,
     fields: &[DocumentNode<'_>],
-) -> body::BodyPlan {
+) -> request_body::BodyPlan {
     let has_file = fields.iter().any(|node| node.json.field_text("type") == "file");
-    let multipart = |it: &String| body::body_kind(it) == BodyKind::Multipart;
+    let multipart = |it: &String| request_body::body_kind(it) == BodyKind::Multipart;
     let kind = match has_file || consumed_media_types(document, operation).iter().any(multipart) {
         true => BodyKind::Multipart,
         false => BodyKind::Form,
@@ -109,13 +111,13 @@ fn read_form_body(
         &json!({"type": "object", "properties": properties, "required": required}),
         fields.first().map_or("", |node| node.file),
     );
-    body::BodyPlan {
+    request_body::BodyPlan {
         kind,
         media: media.to_owned(),
         required: !required.is_empty(),
         description: String::new(),
         files: match kind {
-            BodyKind::Multipart => body::file_fields(document, schema.to_node(document)),
+            BodyKind::Multipart => request_body::file_fields(document, schema.to_node(document)),
             _ => Vec::new(),
         },
         schema,
@@ -163,7 +165,10 @@ pub(crate) fn produced_media_type<'a>(
     let items = list.into_iter().flat_map(TreeNode::items).filter_map(TreeNode::as_str);
     let mut items = items.peekable();
     let first = items.peek().copied();
-    items.find(|it| body::body_kind(it) == BodyKind::Json).or(first).unwrap_or("application/json")
+    items
+        .find(|it| request_body::body_kind(it) == BodyKind::Json)
+        .or(first)
+        .unwrap_or("application/json")
 }
 
 /// A security definition as OpenAPI 3 would put it.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::runs::{caller_label, format_local_time, load_journal_config, short_id};
 use super::{CommandResult, GlobalArgs, pretty_json, print_json, print_line, print_text};
-use crate::journal;
+use crate::project_journal;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -50,7 +50,8 @@ struct ApprovalsListArgs {
 impl ApprovalsArgs {
     pub(crate) fn run(self, global: &GlobalArgs) -> CommandResult {
         let loaded = load_journal_config(global)?;
-        let (store, reader) = (journal::approval_store(&loaded), journal::journal_reader(&loaded));
+        let (store, reader) =
+            (project_journal::approval_store(&loaded), project_journal::journal_reader(&loaded));
         match self.command.unwrap_or(ApprovalsCommand::List(self.list)) {
             ApprovalsCommand::List(ApprovalsListArgs { all }) => {
                 list_approvals(&store, all, global)

@@ -9,10 +9,10 @@ use moonlark_core::{CallEvent, Caller, Gateway, LogLevel, Problem, ProblemCode, 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::arguments::{self, ToolParameterArgs};
-use super::served::ServedCommand;
-use super::servers::SourceArgs;
+use super::served_command::ServedCommand;
+use super::source_args::SourceArgs;
 use super::terminal::CommandConsole;
+use super::tool_arguments::{self, ToolParameterArgs};
 use super::tool_options::ToolOption;
 use super::{
     CommandError, CommandResult, GlobalArgs, pretty_json, print_json, print_text, wait_for_sources,
@@ -86,7 +86,7 @@ impl CallArgs {
         let catalog = gateway.wait_for_source(&caller, &self.tool).await;
         let tool = catalog.find_tool(&self.tool).ok().map(|tool| &**tool);
         let args = match &self.args {
-            Some(text) => arguments::parse_argument_object(text)?,
+            Some(text) => tool_arguments::parse_argument_object(text)?,
             None => Object::new(),
         };
         let args = self.params.read_arguments(args, tool)?;

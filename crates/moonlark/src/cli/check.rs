@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 use super::problem_lines::warning_lines;
 use super::{
     CommandError, CommandResult, GlobalArgs, eprint_config_warnings, eprint_line, eprint_problem,
-    eprint_unset_variables, format_count, named, open_project_without_values, print_json,
-    print_line, summarize_findings,
+    eprint_unset_variables, format_count, open_project_without_values, print_json, print_line,
+    script_lookup, summarize_findings,
 };
 use crate::project::Project;
 
@@ -73,11 +73,11 @@ impl CheckArgs {
         let mut problems = Vec::new();
         let mut warnings = Vec::new();
         for path in &self.paths {
-            let found = named::find_script(path, None, &loaded)?;
-            let checked = if named::is_test_file(path) {
-                named::load_tests(&found, project).await
+            let found = script_lookup::find_script(path, None, &loaded)?;
+            let checked = if script_lookup::is_test_file(path) {
+                script_lookup::load_tests(&found, project).await
             } else {
-                let tools = named::load_tools(&found, project).await;
+                let tools = script_lookup::load_tools(&found, project).await;
                 tools.map(|tools| {
                     warnings.extend(tools.into_iter().flat_map(|tool| tool.warnings));
                 })

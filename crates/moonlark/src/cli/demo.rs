@@ -2,7 +2,7 @@
 //! knowledge base, one call through every way in, and one agent script over all
 //! of them.
 
-mod ways_in;
+mod surface_calls;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -17,7 +17,7 @@ use serde_json::{Value as Json, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::run::script::{self, AgentScriptRequest};
+use super::run::script_execution::{self, AgentScriptRequest};
 use super::run::timeline;
 use super::serve::{serve_project, shutdown_signal};
 use super::terminal::{StyledText, TextStyle, terminal_width, wrap_words};
@@ -25,7 +25,7 @@ use super::{CommandResult, GlobalArgs, print_line, print_text};
 use crate::config::McpServerConfig;
 use crate::project::{CliSources, Project};
 use crate::reload;
-use ways_in::{call_over_cli, call_over_mcp_http, call_over_mcp_stdio, call_over_rest};
+use surface_calls::{call_over_cli, call_over_mcp_http, call_over_mcp_stdio, call_over_rest};
 
 const PACKAGE_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What the knowledge base is asked.
@@ -230,7 +230,7 @@ async fn show_agent_script(project: &Project, global: &GlobalArgs) -> CommandRes
     let given = AgentScriptRequest { script: TRIP_SCRIPT, timeout: None, plan: false };
     // All of it belongs to the tour, which is on stdout.
     let quiet = GlobalArgs { quiet: true, ..global.clone() };
-    let ran = script::run_script(&project.gateway, given, &quiet).await;
+    let ran = script_execution::run_script(&project.gateway, given, &quiet).await;
     timeline::draw_timeline(&ran.steps, ran.took).into_iter().for_each(print_line);
     print_line(StyledText::from("All that reaches the agent:"));
     ran.outcome?.display_texts()?.iter().for_each(print_text);

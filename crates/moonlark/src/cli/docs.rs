@@ -1,13 +1,13 @@
 //! `moonlark docs`: a module, a function or a tool, in both languages.
 
-mod in_scripts;
+mod sdk_docs;
 
 use std::sync::Arc;
 
 use clap::Args;
 use moonlark_core::module::{Module, ModuleFunction, ScriptLanguage};
 use moonlark_core::nearest::nearest_name;
-use moonlark_core::render::luau::sdk::SdkFunctionDocs as Signature;
+use moonlark_core::render::luau::sdk_docs::SdkFunctionDocs as Signature;
 use moonlark_core::render::{FunctionDoc, FunctionDocRow, luau, starlark};
 use moonlark_core::script_functions::{ScriptFunction, find_script_function};
 use moonlark_core::tool::{CallEffects, SourceKind};
@@ -16,8 +16,8 @@ use moonlark_core::{Catalog, Problem, ProblemCode, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use super::served::ServedCommand;
-use super::servers::SourceArgs;
+use super::served_command::ServedCommand;
+use super::source_args::SourceArgs;
 use super::{CommandResult, GlobalArgs, cli_caller, print_json, print_text, wait_for_sources};
 use crate::project::Project;
 
@@ -51,7 +51,7 @@ impl DocsArgs {
         let in_sdk = || catalog.sdk().find_function(&name).map(|(_, it)| &it.tool);
         let tool = catalog.find_tool(&name).or_else(|_| in_sdk());
         let tool = tool.map_err(|_| unknown_name_problem(&name, &modules, &catalog))?;
-        let docs = in_scripts::find_sdk_docs(tool, &catalog, &project.gateway);
+        let docs = sdk_docs::find_sdk_docs(tool, &catalog, &project.gateway);
         DocsTopic::Tool(tool, docs).print_topic(global.json);
         Ok(())
     }
@@ -282,7 +282,7 @@ fn tool_text(tool: &Tool, docs: Option<&Signature>) -> String {
         format!("{}\n{}", tool_heading(tool), tool.description).trim_end().to_owned(),
         format!("  Luau      {in_luau}\n  Starlark  {in_starlark}"),
     ];
-    parts.extend(docs.map(in_scripts::sdk_docs_text));
+    parts.extend(docs.map(sdk_docs::sdk_docs_text));
     parts.push(origin);
     parts.extend(
         required_grant(tool).map(|grant| format!("Grant, for a script that calls it: {grant}")),
@@ -320,7 +320,7 @@ fn tool_json(tool: &Tool, docs: Option<&Signature>) -> Json {
         "source": tool.source.name,
         "luau": in_luau,
         "starlark": in_starlark,
-        "sdk": docs.map(in_scripts::sdk_docs_json),
+        "sdk": docs.map(sdk_docs::sdk_docs_json),
         "grant": required_grant(tool),
         "annotations": {
             "read_only": read_only,

@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::problem_lines::{error_lines, warning_lines};
-use super::served::{CommandEnvironment, ServedCommand};
-use super::servers::SourceArgs;
+use super::served_command::{CommandEnvironment, ServedCommand};
+use super::source_args::SourceArgs;
 use super::terminal::{StyledText, TextStyle};
 use super::{
     CommandError, CommandResult, GlobalArgs, display_path, format_count, print_json, print_line,
@@ -230,15 +230,19 @@ async fn collect_findings(
 
     let is_kept = loaded.config.journal.enabled;
     findings.push(if is_kept {
-        DoctorFinding::from_result("journal", crate::journal::journal_reader(&loaded).summary())
+        DoctorFinding::from_result(
+            "journal",
+            crate::project_journal::journal_reader(&loaded).summary(),
+        )
     } else {
         DoctorFinding::with_success("journal", "not kept")
     });
     // Reads the tokens, whose limits are rules too.
     let callers = project.auth.summary().await;
-    if is_kept && let Ok(count @ 1..) = crate::journal::journal_reader(&loaded).count_interrupted()
+    if is_kept
+        && let Ok(count @ 1..) = crate::project_journal::journal_reader(&loaded).count_interrupted()
     {
-        let said = crate::journal::interrupted_runs_message(count);
+        let said = crate::project_journal::interrupted_runs_message(count);
         findings.push(DoctorFinding::with_warning("runs", Warning::new(said)));
     }
     if project.gateway.policy().has_approvals()

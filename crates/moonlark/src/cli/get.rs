@@ -8,8 +8,8 @@ use moonlark_core::{Caller, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::served::ServedCommand;
-use super::servers::SourceArgs;
+use super::served_command::ServedCommand;
+use super::source_args::SourceArgs;
 use super::{CommandError, CommandResult, GlobalArgs, eprint_line, print_json, print_text};
 use crate::project::Project;
 

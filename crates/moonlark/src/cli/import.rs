@@ -10,13 +10,13 @@ use super::{
     CommandError, CommandResult, GlobalArgs, display_path, print_json, print_line, print_text,
     working_dir,
 };
-use crate::clients::config_text::ConfigSyntax;
-use crate::clients::file::{ClientFile, config_files_in};
-use crate::clients::places::{ClientConfigPaths, client_of_file};
-use crate::clients::plan::{
+use crate::clients::client_file::{ClientFile, config_files_in};
+use crate::clients::config_paths::{ClientConfigPaths, client_of_file};
+use crate::clients::config_syntax::ConfigSyntax;
+use crate::clients::import_plan::{
     self, ImportFate, ImportInput, ImportPlan, PlannedEntry, RequiredVariable,
 };
-use crate::clients::server::{self, ClientFileOrigin, ImportedEntry, ImportedServer};
+use crate::clients::imported_server::{self, ClientFileOrigin, ImportedEntry, ImportedServer};
 use crate::clients::{ClientApp, diff, other_project};
 use crate::config_file::{self, CONFIG_FILE_NAME};
 use crate::secrets_file::{self, SecretsFile};
@@ -147,7 +147,8 @@ impl PreparedImport {
         let secrets = SecretsFile::read(&root).0;
         let values =
             |name: &str| env_variable(name).or_else(|| Some(secrets.get(name)?.to_owned()));
-        let plan = plan::plan_import(target.text(), &target.label, found, keep_secrets, &values)?;
+        let plan =
+            import_plan::plan_import(target.text(), &target.label, found, keep_secrets, &values)?;
         Ok(PreparedImport { plan, target, root, keep_secrets })
     }
 
@@ -203,7 +204,7 @@ fn read_servers(
     let project = places.project_of(&file.path);
     let origin = ClientFileOrigin { client, project, home: places.home() };
     let read_file = |path: &Path| ClientFile::read(path, display_path(path)).ok()?.text;
-    let entries = match server::read_entries(&root.to_json(), origin, &read_file) {
+    let entries = match imported_server::read_entries(&root.to_json(), origin, &read_file) {
         Some(entries) => entries,
         // Settings that have no servers are nothing wrong; another file is.
         None if client.is_some() || is_settings_file(&file.path) => Vec::new(),
@@ -347,8 +348,10 @@ impl ImportReport<'_> {
                 false => format!("{text}\n"),
             }
         });
-        let new =
-            plan::append_to_config(old.as_deref().unwrap_or_default(), &self.import.plan.shown);
+        let new = import_plan::append_to_config(
+            old.as_deref().unwrap_or_default(),
+            &self.import.plan.shown,
+        );
         self.import
             .has_changes()
             .then(|| diff::unified_diff(old.as_deref(), Some(&new), &self.import.target.label, 0))?

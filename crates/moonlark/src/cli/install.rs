@@ -5,7 +5,7 @@
 //! What a client is told that reaches a server over HTTP is in `http_address`.
 
 mod http_address;
-mod only;
+mod moved_servers;
 
 use std::path::{Path, PathBuf};
 
@@ -19,13 +19,13 @@ use super::{
     CommandError, CommandResult, GlobalArgs, display_path, print_json, print_line, print_text,
     working_dir,
 };
-use crate::clients::entry::shown_token;
-use crate::clients::file::{ClientFile, first_existing};
-use crate::clients::places::ClientConfigPaths;
+use crate::clients::client_file::{ClientFile, first_existing};
+use crate::clients::config_paths::ClientConfigPaths;
 use crate::clients::registration::ClientRegistration;
+use crate::clients::server_entry::shown_token;
 use crate::clients::{ClientApp, diff};
 use crate::config_file;
-use only::MovedServers;
+use moved_servers::MovedServers;
 
 #[derive(Args)]
 pub(crate) struct InstallArgs {

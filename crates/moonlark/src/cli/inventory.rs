@@ -18,7 +18,7 @@ pub(super) struct ProjectInventory {
 
 impl ProjectInventory {
     pub(super) fn from_project(project: &Project) -> ProjectInventory {
-        let names = |it: Vec<moonlark_core::offers::SourceHealth>| {
+        let names = |it: Vec<moonlark_core::source_resources::SourceHealth>| {
             it.into_iter().map(|health| health.source).collect::<Vec<_>>()
         };
         ProjectInventory {

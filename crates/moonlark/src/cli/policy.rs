@@ -12,8 +12,8 @@ use moonlark_core::{Catalog, Result, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
-use super::served::ServedCommand;
-use super::servers::SourceArgs;
+use super::served_command::ServedCommand;
+use super::source_args::SourceArgs;
 use super::{CommandResult, GlobalArgs, print_json, print_line, wait_for_sources};
 use crate::project::Project;
 

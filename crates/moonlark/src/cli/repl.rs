@@ -7,9 +7,9 @@
 //! The prompt is rustyline, in the version that the Starlark crate links anyway:
 //! it costs nothing and edits several lines.
 
-mod complete;
+mod completion;
 mod prompt;
-mod variables;
+mod session_variables;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -22,10 +22,10 @@ use moonlark_luau::SyntaxStatus;
 use serde_json::json;
 
 use self::prompt::ReplPrompt;
-use self::variables::SessionVariables;
-use super::run::script::{self, AgentScriptReport, AgentScriptRequest};
+use self::session_variables::SessionVariables;
+use super::run::script_execution::{self, AgentScriptReport, AgentScriptRequest};
 use super::run::{NamedScript, timeline};
-use super::servers::SourceArgs;
+use super::source_args::SourceArgs;
 use super::{
     CommandResult, GlobalArgs, cli_caller, eprint_line, eprint_text, print_json, print_text,
 };
@@ -98,8 +98,10 @@ impl ReplSession {
             match global.json {
                 true => print_json(&json!({ "error": problem.to_json() })),
                 false => {
-                    let named =
-                        NamedScript { file: script::UNNAMED_SCRIPT.to_owned(), text: entry };
+                    let named = NamedScript {
+                        file: script_execution::UNNAMED_SCRIPT.to_owned(),
+                        text: entry,
+                    };
                     named.problem_lines(&problem).into_iter().for_each(eprint_line);
                 }
             }
@@ -112,7 +114,7 @@ impl ReplSession {
         let script = format!("{before}{body}");
         let given = AgentScriptRequest { script: &script, timeout: None, plan: false };
         let AgentScriptReport { outcome, steps, took, .. } =
-            script::run_script(&self.gateway, given, global).await;
+            script_execution::run_script(&self.gateway, given, global).await;
         if !global.quiet && !global.json {
             timeline::draw_timeline(&steps, took).into_iter().for_each(eprint_line);
         }

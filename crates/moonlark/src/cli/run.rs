@@ -3,7 +3,7 @@
 //! The script goes through the tool `execute`, as an agent's would: the same
 //! check, sandbox, grants and limits. Only what it returns goes to stdout.
 
-pub(super) mod script;
+pub(super) mod script_execution;
 pub(super) mod timeline;
 
 use std::io::Read;
@@ -17,10 +17,10 @@ use moonlark_luau::check::CheckFinding;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use self::script::{AgentScriptReport, AgentScriptRequest};
+use self::script_execution::{AgentScriptReport, AgentScriptRequest};
 use super::problem_lines::error_lines_with_source;
-use super::served::ServedCommand;
-use super::servers::SourceArgs;
+use super::served_command::ServedCommand;
+use super::source_args::SourceArgs;
 use super::{
     CommandError, CommandResult, GlobalArgs, StyledText, cli_caller, display_path, eprint_line,
     print_json, print_line, print_text, wait_for_sources,
@@ -84,7 +84,11 @@ impl ScriptRun {
         }
         let given =
             AgentScriptRequest { script: &self.text, timeout: self.timeout, plan: self.plan };
-        print_run_report(script::run_script(&project.gateway, given, global).await, &named, global)
+        print_run_report(
+            script_execution::run_script(&project.gateway, given, global).await,
+            &named,
+            global,
+        )
     }
 }
 
@@ -107,7 +111,7 @@ fn print_run_report(
     if !global.quiet && !global.json {
         timeline::draw_timeline(&ran.steps, ran.took).into_iter().for_each(eprint_line);
     }
-    let calls = script::calls_json(&ran.steps);
+    let calls = script_execution::calls_json(&ran.steps);
     let ms = u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX);
     match ran.outcome {
         Ok(outcome) if global.json => {
@@ -144,7 +148,7 @@ async fn find_script_problems(text: &str, catalog: &Arc<Catalog>) -> Vec<Problem
         return vec![Problem::unavailable(format!("the script was not fully checked: {why}"))];
     }
     let problem = |it: CheckFinding| {
-        let place = SourceLocation::at_column(script::UNNAMED_SCRIPT, it.line, it.column);
+        let place = SourceLocation::at_column(script_execution::UNNAMED_SCRIPT, it.line, it.column);
         Problem::bad_script(it.message).at_location(place).with_optional_hint(it.hint)
     };
     checked.findings.into_iter().map(problem).collect()
@@ -174,7 +178,8 @@ fn print_check_report(
 impl NamedScript<'_> {
     /// The engine calls every agent's script `script`; here it has a name.
     pub(super) fn with_script_name(&self, mut problem: Problem) -> Problem {
-        if let Some(place) = problem.place.as_mut().filter(|it| *it.file == *script::UNNAMED_SCRIPT)
+        if let Some(place) =
+            problem.place.as_mut().filter(|it| *it.file == *script_execution::UNNAMED_SCRIPT)
         {
             place.file = self.file.as_str().into();
         }

@@ -1,8 +1,8 @@
 //! `moonlark runs`: what agents' scripts did, from the journal.
 
 mod follow;
-mod list;
 mod resume;
+mod run_lines;
 mod show;
 
 use clap::{Args, Subcommand};
@@ -10,11 +10,11 @@ use moonlark_core::journal::RecordId;
 use moonlark_store::{AwaitedApprovalState, JournalReader, RecordedState, RunSummary};
 use serde_json::json;
 
-pub(super) use list::{caller_label, format_local_time, short_id};
+pub(super) use run_lines::{caller_label, format_local_time, short_id};
 
 use super::{CommandError, CommandResult, GlobalArgs, print_json, print_line, working_dir};
 use crate::config_file::{self, LoadedConfig};
-use crate::journal;
+use crate::project_journal;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -45,7 +45,7 @@ impl RunsArgs {
         if let Some(RunsCommand::Resume(resume)) = self.command {
             return resume.run(global).await;
         }
-        let reader = journal::journal_reader(&load_journal_config(global)?);
+        let reader = project_journal::journal_reader(&load_journal_config(global)?);
         match &self.id {
             Some(id) => self.show_run(&reader, reader.find_run(id)?, global).await,
             None => self.list_recent(&reader, global).await,
@@ -76,7 +76,7 @@ impl RunsArgs {
             let calls = reader.list_calls(self.limit, None)?;
             match global.json {
                 true => print_json(&json!({ "calls": calls })),
-                false => list::call_lines(&calls).iter().for_each(print_line),
+                false => run_lines::call_lines(&calls).iter().for_each(print_line),
             }
             return Ok(());
         }
@@ -87,7 +87,7 @@ impl RunsArgs {
         }
         match global.json {
             true => print_json(&json!({ "runs": runs })),
-            false => list::list_lines(&runs).iter().for_each(print_line),
+            false => run_lines::list_lines(&runs).iter().for_each(print_line),
         }
         Ok(())
     }

@@ -8,8 +8,8 @@ use moonlark_core::{Caller, Gateway, Result, Value};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::served::ServedCommand;
-use super::servers::SourceArgs;
+use super::served_command::ServedCommand;
+use super::source_args::SourceArgs;
 use super::terminal::{StyledText, TextStyle};
 use super::{
     CommandError, CommandResult, GlobalArgs, eprint_line, parse_key_value, print_json, print_line,

@@ -9,8 +9,8 @@ use moonlark_discovery::DescribedFunction;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::served::ServedCommand;
-use super::servers::SourceArgs;
+use super::served_command::ServedCommand;
+use super::source_args::SourceArgs;
 use super::{
     CommandError, CommandResult, GlobalArgs, pretty_json, print_json, print_text, wait_for_sources,
 };

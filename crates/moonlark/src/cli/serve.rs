@@ -10,9 +10,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::inventory::ProjectInventory;
-use super::served::has_project_here;
-use super::servers::SourceArgs;
-use super::{CommandError, CommandResult, GlobalArgs, require_tools, served};
+use super::served_command::has_project_here;
+use super::source_args::SourceArgs;
+use super::{CommandError, CommandResult, GlobalArgs, require_tools, served_command};
 use crate::local_server::{LocalServer, ServingCommand, SocketClaim};
 use crate::project::{Project, StateRetention};
 use crate::reload;
@@ -84,7 +84,7 @@ impl ServeArgs {
 /// The right to be found by other processes of this project; none if one has it.
 /// Without it everything works, but for being found.
 pub(super) fn claim_socket(global: &GlobalArgs) -> Result<Option<SocketClaim>, CommandError> {
-    match served::project_socket(global)?.0.claim_listener() {
+    match served_command::project_socket(global)?.0.claim_listener() {
         Ok(Some(claim)) => Ok(Some(claim)),
         Ok(None) => {
             tracing::info!(

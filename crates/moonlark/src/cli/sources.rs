@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use clap::Args;
 use moonlark_core::Problem;
-use moonlark_core::offers::SourceHealth;
+use moonlark_core::source_resources::SourceHealth;
 use moonlark_core::value::Value;
 use serde_json::{Value as Json, json};
 
 use super::problem_lines::error_lines;
-use super::served::ServedCommand;
-use super::servers::SourceArgs;
+use super::served_command::ServedCommand;
+use super::source_args::SourceArgs;
 use super::{
     CommandError, CommandResult, GlobalArgs, StyledText, eprint_line, format_count, print_json,
     print_line, wait_for_sources,
 };
-use crate::knowledge::KnowledgeSourceStatus;
+use crate::knowledge_base::KnowledgeSourceStatus;
 use crate::project::Project;
 
 /// Flaws of one source that are shown here.

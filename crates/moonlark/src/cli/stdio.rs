@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::serve::shutdown_signal;
-use super::served::{find_server, has_project_here, project_socket};
-use super::servers::SourceArgs;
+use super::served_command::{find_server, has_project_here, project_socket};
+use super::source_args::SourceArgs;
 use super::{CommandError, CommandResult, GlobalArgs, require_tools};
-use crate::learned::LearnedShapesWriter;
+use crate::learned_shapes_file::LearnedShapesWriter;
 use crate::local_server::{
     BridgeBackend, ConnectionPurpose, LocalServer, LocalServerLookup, ServingCommand, SocketClaim,
     bridge_stdio,

@@ -1,6 +1,6 @@
 //! `moonlark sync`: bring the knowledge base up to date.
 
-mod report;
+mod sync_report;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::serve::shutdown_signal;
 use super::terminal::stderr_has_colors;
 use super::{CommandError, CommandResult, GlobalArgs, eprint_line, open_project};
 use crate::connectors::KnowledgeSource;
-use crate::knowledge::FIRST_SOURCE_HINT;
+use crate::knowledge_base::FIRST_SOURCE_HINT;
 use crate::project::Project;
 
 #[derive(Args)]
@@ -65,7 +65,7 @@ impl SyncArgs {
             None => project.knowledge.forget_unconfigured_sources().await?,
             Some(_) => Vec::new(),
         };
-        report::print_sync_report(&synced, &forgotten, global);
+        sync_report::print_sync_report(&synced, &forgotten, global);
         let failed = synced.iter().any(|it| it.outcome.is_err());
         if self.watch {
             let _following = project.knowledge.start_background_sync(&project.gateway);

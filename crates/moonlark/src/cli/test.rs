@@ -1,7 +1,7 @@
 //! `moonlark test`: the tests that authors write beside their scripts.
 
-mod find;
-mod report;
+mod test_files;
+mod test_report;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use super::{
 use crate::project::Project;
 use crate::reload::FolderChanges;
 use crate::scripts;
-use find::TestFile;
-use report::TestOutcome;
+use test_files::TestFile;
+use test_report::TestOutcome;
 
 /// Files whose tests run at the same time.
 const MAX_PARALLEL_FILES: usize = 4;
@@ -78,7 +78,7 @@ impl TestArgs {
     async fn run_once(&self, global: &GlobalArgs) -> CommandResult {
         let project = open_project_without_values(global).await?;
         let loaded = project.loaded_config().await;
-        let files = find::find_test_files(&self.search_roots()?, &loaded)?;
+        let files = test_files::find_test_files(&self.search_roots()?, &loaded)?;
         let started = Instant::now();
         let mut running = futures::stream::iter(&files)
             .map(|file| self.run_file(file, &project, &loaded.config))
@@ -86,7 +86,7 @@ impl TestArgs {
         let mut outcomes = Vec::new();
         while let Some((file, results)) = running.next().await {
             if !global.json && !results.is_empty() {
-                report::print_file(file, &results);
+                test_report::print_file(file, &results);
             }
             outcomes.extend(results);
         }
@@ -94,15 +94,15 @@ impl TestArgs {
             return Err(self.nothing_found_problem().into());
         }
         if let Some(path) = &self.junit {
-            std::fs::write(path, report::junit_xml(&outcomes)).map_err(|error| {
+            std::fs::write(path, test_report::junit_xml(&outcomes)).map_err(|error| {
                 Problem::unavailable(format!("{} cannot be written: {error}", path.display()))
             })?;
         }
         let took = started.elapsed();
         print_line(&if global.json {
-            report::outcomes_json(&outcomes)
+            test_report::outcomes_json(&outcomes)
         } else {
-            report::outcome_summary(&outcomes, took)
+            test_report::outcome_summary(&outcomes, took)
         });
         if outcomes.iter().all(|outcome| outcome.problem.is_none()) {
             Ok(())
@@ -151,7 +151,7 @@ impl TestArgs {
 
 /// One test, in a call of its own.
 async fn run_test(
-    tests: &find::ScriptTests,
+    tests: &test_files::ScriptTests,
     name: &str,
     project: &Project,
     scope: &Arc<CallScope>,

@@ -7,14 +7,14 @@ use moonlark_core::policy::patterns_without_tool;
 use moonlark_server::{StoredToken, TokenFile};
 use serde_json::{Value as Json, json};
 
-use super::servers::SourceArgs;
+use super::source_args::SourceArgs;
 use super::{
     CommandError, CommandResult, GlobalArgs, eprint_line, print_json, print_line, working_dir,
 };
 use crate::config::ServerAuthConfig;
 use crate::config_file::{self, LoadedConfig};
+use crate::http_auth;
 use crate::state_folder::prepare_state_folder;
-use crate::who;
 
 #[derive(Subcommand)]
 pub(crate) enum TokenCommand {
@@ -46,7 +46,7 @@ impl TokenCommand {
     pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         let env = |key: &str| std::env::var(key).ok();
         let loaded = config_file::load_config(global.config.as_deref(), &working_dir()?, &env)?;
-        let file = TokenFile::new(who::token_file(&loaded.root));
+        let file = TokenFile::new(http_auth::token_file(&loaded.root));
         match self {
             TokenCommand::Add(add) => add.run(&file, &loaded, global).await,
             TokenCommand::List => list_tokens(&file, &loaded.config.server.auth, global),

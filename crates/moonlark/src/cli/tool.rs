@@ -8,8 +8,8 @@ use moonlark_core::tool::SourceKind;
 use moonlark_core::{Problem, SourceLocation};
 use serde_json::json;
 
-use super::served::ServedCommand;
-use super::servers::SourceArgs;
+use super::served_command::ServedCommand;
+use super::source_args::SourceArgs;
 use super::tool_test::ToolTestArgs;
 use super::{
     CommandResult, GlobalArgs, cli_caller, display_path, eprint_line, eprint_problem, print_json,

@@ -10,11 +10,11 @@ use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
 use moonlark_core::{Caller, Catalog, Problem, Result, Tool, Value};
 
-use super::arguments::ToolParameterArgs;
+use super::tool_arguments::ToolParameterArgs;
 use super::tool_options::ToolOption;
 use super::{
-    CommandError, CommandResult, GlobalArgs, cli_caller, display_path, named, open_project,
-    pretty_json, print_line, print_text,
+    CommandError, CommandResult, GlobalArgs, cli_caller, display_path, open_project, pretty_json,
+    print_line, print_text, script_lookup,
 };
 use crate::project::Project;
 use crate::scripts;
@@ -85,7 +85,7 @@ impl ToolTestArgs {
 
     async fn load_tool(&self, project: &Project) -> Result<Tool, CommandError> {
         let loaded = project.loaded_config().await;
-        let (table, names): (_, Vec<&String>) = match named::is_starlark_path(&self.path) {
+        let (table, names): (_, Vec<&String>) = match script_lookup::is_starlark_path(&self.path) {
             true => ("extensions", loaded.config.extensions.script.keys().collect()),
             false => ("tools", loaded.config.tools.script.keys().collect()),
         };
@@ -97,11 +97,11 @@ impl ToolTestArgs {
             .with_optional_hint(near.map(|near| format!("did you mean {near}?")))
             .into());
         }
-        let found = named::find_script(&self.path, self.source.clone(), &loaded)?;
+        let found = script_lookup::find_script(&self.path, self.source.clone(), &loaded)?;
         if let Some(problem) = scripts::script_outage(&found, &loaded.config).first() {
             return Err(problem.clone().into());
         }
-        let tools = named::load_tools(&found, project).await?;
+        let tools = script_lookup::load_tools(&found, project).await?;
         Ok(self.choose_tool(tools)?)
     }
 

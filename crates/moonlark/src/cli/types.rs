@@ -4,8 +4,8 @@
 //! The definitions are ours and are written anew. Settings belong to the
 //! project: what is missing is added, nothing that is there is changed.
 
-mod json_text;
-mod settings;
+mod editor_settings;
+mod json_merge;
 
 use std::path::{Path, PathBuf};
 
@@ -18,9 +18,9 @@ use super::{
     CommandError, CommandResult, GlobalArgs, display_path, print_json, print_line, working_dir,
 };
 use crate::config_file;
-use crate::knowledge::KnowledgeBase;
+use crate::knowledge_base::KnowledgeBase;
 use crate::state_folder::{prepare_state_folder, state_folder_path};
-use settings::EditorSettings;
+use editor_settings::EditorSettings;
 
 /// No settings that a person wrote are larger.
 const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
@@ -72,7 +72,7 @@ impl TypesArgs {
             }
         };
         let mut files = write_definitions(&root, &out)?;
-        for wanted in settings::wanted_settings(&root, &out) {
+        for wanted in editor_settings::wanted_settings(&root, &out) {
             files.push(update_settings(&root, &wanted)?);
         }
         if global.json {
@@ -145,8 +145,8 @@ fn write_definitions(root: &Path, out: &Path) -> Result<Vec<EditorFileReport>, C
         .map_err(|error| io_problem("make", &project_path_label(root, out), &error))?;
     let mut written = Vec::new();
     for (name, comment, text) in [
-        (settings::LUAU_DEFINITIONS_FILE, "--", texts.luau),
-        (settings::STARLARK_STUB_FILE, "#", texts.starlark),
+        (editor_settings::LUAU_DEFINITIONS_FILE, "--", texts.luau),
+        (editor_settings::STARLARK_STUB_FILE, "#", texts.starlark),
     ] {
         let version = env!("CARGO_PKG_VERSION");
         let text = format!(
@@ -203,7 +203,7 @@ fn update_settings(root: &Path, wanted: &EditorSettings) -> Result<EditorFileRep
         return Ok(missing(because));
     }
     let Some(merged) =
-        json_text::merge_missing(there.as_deref().unwrap_or_default(), &wanted.values)
+        json_merge::merge_missing(there.as_deref().unwrap_or_default(), &wanted.values)
     else {
         return Ok(missing("it is not JSON, so nothing was added"));
     };

@@ -12,7 +12,7 @@ use moonlark_core::{Problem, Result, SourceLocation};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::server::{self, ClientFileOrigin, ImportedEntry};
+use super::imported_server::{self, ClientFileOrigin, ImportedEntry};
 
 /// What such a file has for us.
 #[derive(Default)]
@@ -92,7 +92,7 @@ impl OtherProjectReader<'_> {
                 let json = serde_json::to_value(servers).unwrap_or_default();
                 let document = serde_json::json!({ "mcpServers": json });
                 let origin = ClientFileOrigin { client: None, project: None, home: Path::new("/") };
-                let entries = server::read_entries(&document, origin, &|_| None);
+                let entries = imported_server::read_entries(&document, origin, &|_| None);
                 project.servers.extend(entries.unwrap_or_default());
             }
             ("apis", Value::Table(apis)) => {

@@ -8,10 +8,10 @@ use moonlark_core::{Problem, SourceLocation};
 use serde_json::{Map, Value as Json};
 use url::{Host, Url};
 
-use super::config_text::ConfigSyntax;
-use super::entry::{is_moonlark_entry, reached_url, use_same_transport};
+use super::config_syntax::ConfigSyntax;
+use super::server_entry::{is_moonlark_entry, reached_url, use_same_transport};
 use super::syntax_tree::{SyntaxNode, SyntaxNodeKind, TextFault};
-use super::{ClientApp, secret, toml_text, yaml_edit};
+use super::{ClientApp, secret_detection, toml_text, yaml_edit};
 
 /// Where a server of ours answers MCP.
 pub(crate) const MCP_PATH: &str = "/mcp";
@@ -231,7 +231,7 @@ fn collect_secret_spans(node: &SyntaxNode, key: &str, spans: &mut Vec<Range<usiz
             for item in items {
                 match &item.kind {
                     SyntaxNodeKind::Scalar(Json::String(text)) => {
-                        if secret::is_secret_argument(before, text) {
+                        if secret_detection::is_secret_argument(before, text) {
                             spans.push(item.span.clone());
                         }
                         before = text;
@@ -240,7 +240,7 @@ fn collect_secret_spans(node: &SyntaxNode, key: &str, spans: &mut Vec<Range<usiz
                 }
             }
         }
-        SyntaxNodeKind::Scalar(Json::String(text)) if secret::is_secret(key, text) => {
+        SyntaxNodeKind::Scalar(Json::String(text)) if secret_detection::is_secret(key, text) => {
             spans.push(node.span.clone());
         }
         SyntaxNodeKind::Scalar(_) => {}
@@ -252,7 +252,9 @@ fn redact_json_secrets(key: &str, value: &mut Json) {
         Json::Object(members) => {
             members.iter_mut().for_each(|(key, value)| redact_json_secrets(key, value));
         }
-        Json::String(text) if secret::is_secret(key, text) => *text = "[redacted]".to_owned(),
+        Json::String(text) if secret_detection::is_secret(key, text) => {
+            *text = "[redacted]".to_owned()
+        }
         _ => {}
     }
 }

@@ -6,7 +6,7 @@
 //! only if the new text, read again, says exactly what was meant; otherwise it is
 //! refused, and the user makes it by hand.
 
-mod style;
+mod yaml_style;
 
 use std::ops::Range;
 
@@ -15,8 +15,8 @@ use serde_json::Value as Json;
 use super::edit_check::{EditCheck, edit_refusal, nest_value, remove_json};
 use super::syntax_tree::{SyntaxNode, SyntaxNodeKind, TextFault};
 use super::yaml_text::parse;
-pub(super) use style::render_flow;
-use style::{YamlStyle, quote_string, render_scalar};
+pub(super) use yaml_style::render_flow;
+use yaml_style::{YamlStyle, quote_string, render_scalar};
 
 const YAML_EDIT_CHECK: EditCheck = EditCheck { parse };
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::check::hint_for_path;
+use super::document_check::hint_for_path;
 use super::key_path::ConfigKeyPath;
 
 pub(super) fn fault_hint(schema: &Value, key: &ConfigKeyPath, message: &str) -> String {

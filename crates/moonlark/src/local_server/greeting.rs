@@ -16,7 +16,7 @@ use tokio::io::{
 };
 use tokio::net::UnixStream;
 
-use super::socket::ProjectSocket;
+use super::project_socket::ProjectSocket;
 
 /// How long a server may take to greet. It may just be starting.
 const SERVER_GREETING_TIMEOUT: Duration = Duration::from_secs(30);

@@ -18,10 +18,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::{Project, ProjectState, ReloadProblem, ReloadReport};
-use crate::agents;
 use crate::config_file::LoadedConfig;
 use crate::connectors;
 use crate::extensions;
+use crate::prompt_scripts;
 use crate::scripts::{
     self, DiscoveredScript, ScriptEntries, ScriptEntry, ScriptKind, display_path,
 };
@@ -80,7 +80,7 @@ struct FinishedScriptLoad {
 enum LoadedScriptEntry {
     Script(ScriptEntry),
     Connector(connectors::ConnectorEntry),
-    Agent(agents::PromptScriptEntry),
+    Agent(prompt_scripts::PromptScriptEntry),
 }
 
 /// What a look at the disk found.
@@ -93,7 +93,7 @@ struct DiskScan {
 struct LoadedScriptEntries {
     scripts: ScriptEntries,
     connectors: connectors::ConnectorEntries,
-    agents: agents::PromptScriptEntries,
+    agents: prompt_scripts::PromptScriptEntries,
 }
 
 struct ScannedScript {
@@ -344,9 +344,10 @@ impl Project {
                         LoadedScriptEntry::Connector(entry)
                     }
                     ScriptKind::Agent => {
-                        let entry =
-                            agents::load_prompt_script(&found, print, &loaded, &luau, &gateway)
-                                .await;
+                        let entry = prompt_scripts::load_prompt_script(
+                            &found, print, &loaded, &luau, &gateway,
+                        )
+                        .await;
                         LoadedScriptEntry::Agent(entry)
                     }
                     ScriptKind::Tool => {
@@ -379,12 +380,9 @@ fn panicked_load(
         ScriptKind::Connector => LoadedScriptEntry::Connector(
             connectors::ConnectorEntry::from_problem(found, fingerprint, loaded, problem),
         ),
-        ScriptKind::Agent => LoadedScriptEntry::Agent(agents::PromptScriptEntry::from_problem(
-            found,
-            fingerprint,
-            loaded,
-            problem,
-        )),
+        ScriptKind::Agent => LoadedScriptEntry::Agent(
+            prompt_scripts::PromptScriptEntry::from_problem(found, fingerprint, loaded, problem),
+        ),
         ScriptKind::Tool | ScriptKind::Extension(_) => LoadedScriptEntry::Script(ScriptEntry {
             fingerprint,
             problem: Some(problem),
@@ -501,7 +499,7 @@ fn find_all_scripts(loaded: &LoadedConfig) -> (Vec<(ScriptKey, DiscoveredScript)
     let (found, mut problems) = scripts::find_tools_and_extensions(loaded);
     let (more, more_problems) = connectors::find_connector_scripts(loaded);
     problems.extend(more_problems);
-    let (prompts, prompt_problems) = agents::find_prompt_scripts(loaded);
+    let (prompts, prompt_problems) = prompt_scripts::find_prompt_scripts(loaded);
     problems.extend(prompt_problems);
     let scripts = found.into_iter().map(|it| (ScriptKey::Script(it.path.clone()), it));
     let connectors = more.into_iter().map(|(name, it)| (ScriptKey::Connector(name), it));
@@ -521,7 +519,7 @@ fn scan_disk(loaded: &LoadedConfig, known: &LoadedScriptEntries) -> DiskScan {
             ScriptKey::Agent(path) => {
                 let old = known.agents.get(path);
                 old.is_some_and(|old| {
-                    agents::is_prompt_script_unchanged(old, &found, &fingerprint, loaded)
+                    prompt_scripts::is_prompt_script_unchanged(old, &found, &fingerprint, loaded)
                 })
             }
             ScriptKey::Connector(name) => known.connectors.get(name).is_some_and(|old| {

@@ -7,9 +7,9 @@ use moonlark_core::metrics::family::{
 use moonlark_core::trace::{CallTracer, EndedSpan, SpanKind, TraceContext};
 use serde_json::json;
 
-use super::otlp::OtlpResource;
-use super::settings::TelemetrySettings;
-use super::spans::{MAX_QUEUED_SPANS, SPAN_BATCH_SIZE, SpanQueue};
+use super::otlp_json::OtlpResource;
+use super::span_queue::{MAX_QUEUED_SPANS, SPAN_BATCH_SIZE, SpanQueue};
+use super::telemetry_settings::TelemetrySettings;
 use crate::config::{RedactedString, TelemetryConfig};
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

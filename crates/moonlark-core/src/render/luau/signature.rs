@@ -2,7 +2,7 @@
 //! of options. The same rule as the engine's, drawn as types.
 
 use crate::module::{FunctionExample, FunctionParam, Module, ModuleFunction};
-use crate::render::shape::{
+use crate::render::function_parts::{
     options_type_name, param_type_name, params_by_place, result_type_name, returns_nothing,
 };
 

@@ -5,9 +5,9 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::merged::{merge_all_of, type_alternatives};
-use super::named::LuauTypeNames;
-use crate::render::shape::is_required;
+use super::merged_schema::{merge_all_of, type_alternatives};
+use super::type_names::LuauTypeNames;
+use crate::render::function_parts::is_required;
 
 /// Schemas come from authors too, and references can make a short one large:
 /// what lies deeper, or comes after so many parts, is `any`.

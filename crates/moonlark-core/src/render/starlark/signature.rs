@@ -4,7 +4,7 @@
 use serde_json::Value as Json;
 
 use crate::module::{FunctionExample, FunctionParam, Module, ModuleFunction};
-use crate::render::shape::{params_by_place, result_type_name, returns_nothing};
+use crate::render::function_parts::{params_by_place, result_type_name, returns_nothing};
 
 use super::stub::starlark_param_type;
 use super::types::{StarlarkTypeStyle, write_type};

@@ -9,7 +9,7 @@ use super::signature::{starlark_parameters, starlark_result_type};
 use super::types::{StarlarkTypeStyle, write_type};
 use super::values::is_starlark_name;
 use crate::module::{FunctionParam, Module, ModuleConstant, ModuleFunction};
-use crate::render::shape::{
+use crate::render::function_parts::{
     object_fields, one_line_description, param_type_name, requires_field, result_type_name,
 };
 use crate::value::Value;

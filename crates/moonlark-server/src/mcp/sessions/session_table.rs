@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rmcp::model::{InitializeRequestParams, ProtocolVersion, RequestId};
 use rmcp::transport::streamable_http_server::session::SessionId;
 
-use crate::who::Principal;
+use crate::principal::Principal;
 
 /// Sessions at once. Each costs memory until it is closed or idle for too long.
 const MAX_SESSIONS: usize = 1000;

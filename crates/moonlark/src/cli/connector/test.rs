@@ -14,7 +14,7 @@ use moonlark_knowledge::{
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
-use crate::cli::named;
+use crate::cli::script_lookup;
 use crate::cli::{
     CommandError, CommandResult, GlobalArgs, display_path, format_count, open_project,
     parse_key_value, print_json, print_line, working_dir,
@@ -109,7 +109,8 @@ impl ConnectorTestArgs {
             .into());
         }
         let whole = working_dir()?.join(&self.path);
-        let entry = self.source.clone().or_else(|| named::find_config_entry(&whole, &loaded));
+        let entry =
+            self.source.clone().or_else(|| script_lookup::find_config_entry(&whole, &loaded));
         let entry = entry.filter(|name| names.contains_key(name));
         let found =
             connectors::discovered_connector_script(whole, display_path(&self.path), entry.clone());

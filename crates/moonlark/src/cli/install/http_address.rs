@@ -8,15 +8,15 @@ use moonlark_server::TokenFile;
 use serde_json::{Map, Value as Json};
 
 use super::InstallArgs;
-use crate::cli::served::find_server;
+use crate::cli::served_command::find_server;
 use crate::cli::{CommandError, GlobalArgs, working_dir};
-use crate::clients::entry::{reached_url, shown_token};
-use crate::clients::file::ClientFile;
+use crate::clients::client_file::ClientFile;
 use crate::clients::registration::MCP_PATH;
+use crate::clients::server_entry::{reached_url, shown_token};
 use crate::config_file::{self, LoadedConfig};
+use crate::http_auth;
 use crate::local_server::{ConnectionPurpose, LocalServerLookup};
 use crate::state_folder::prepare_state_folder;
-use crate::who;
 
 impl InstallArgs {
     pub(super) async fn http_entry(
@@ -57,7 +57,7 @@ impl InstallArgs {
         if !needs_token(loaded)? || self.client.http_entry("", "", None).is_none() {
             return Ok(None);
         }
-        let file = TokenFile::new(who::token_file(&loaded.root));
+        let file = TokenFile::new(http_auth::token_file(&loaded.root));
         let taken = |name: &String| -> Result<bool, CommandError> {
             let held = file.list_tokens()?;
             let configured = loaded.config.server.auth.tokens.contains_key(name);
@@ -79,7 +79,7 @@ impl InstallArgs {
 /// itself, from its user.
 fn needs_token(loaded: &LoadedConfig) -> Result<bool, CommandError> {
     let auth = &loaded.config.server.auth;
-    let handed_out = !TokenFile::new(who::token_file(&loaded.root)).list_tokens()?.is_empty();
+    let handed_out = !TokenFile::new(http_auth::token_file(&loaded.root)).list_tokens()?.is_empty();
     Ok(auth.issuer.is_none() && (handed_out || !auth.tokens.is_empty()))
 }
 

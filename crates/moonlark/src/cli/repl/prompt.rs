@@ -15,7 +15,7 @@ use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use tokio::sync::mpsc;
 
 use super::HistoryPath;
-use super::complete::complete_entry;
+use super::completion::complete_entry;
 use crate::cli::cli_caller;
 
 /// Entries that are remembered.
@@ -132,7 +132,7 @@ impl Completer for ReplCompleter {
             line.get(..at).unwrap_or(line),
             &self.gateway.catalog_for(&cli_caller()),
         );
-        let pair = |it: super::complete::CompletionCandidate| Pair {
+        let pair = |it: super::completion::CompletionCandidate| Pair {
             display: it.shown,
             replacement: it.text,
         };

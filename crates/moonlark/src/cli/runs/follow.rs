@@ -10,7 +10,7 @@ use moonlark_store::{JournalReader, RecordedState, RunSummary};
 use serde_json::json;
 
 use super::super::{CommandResult, GlobalArgs, eprint_line, print_json, print_line};
-use super::list;
+use super::run_lines;
 
 const JOURNAL_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How many runs are looked at for news.
@@ -30,7 +30,7 @@ pub(super) async fn follow_all_runs(
         }
         match global.json {
             true => print_json(&json!(run)),
-            false => print_line(list::run_line(run)),
+            false => print_line(run_lines::run_line(run)),
         }
     };
     first.iter().for_each(&mut say);
@@ -59,7 +59,7 @@ pub(super) async fn follow_run(reader: &JournalReader, id: RecordId) -> Result<(
             if known.insert(call.id, word.to_owned()).as_deref() != Some(word) {
                 eprint_line(format!(
                     "{}  {word:<12} {}",
-                    list::format_local_time(call.at),
+                    run_lines::format_local_time(call.at),
                     call.tool
                 ));
             }

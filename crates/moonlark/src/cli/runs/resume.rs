@@ -7,10 +7,10 @@ use moonlark_core::value::Object;
 use moonlark_core::{Gateway, Problem, Result, Value};
 use moonlark_store::RunView;
 
-use super::super::servers::SourceArgs;
+use super::super::source_args::SourceArgs;
 use super::super::{CommandError, CommandResult, GlobalArgs, cli_caller, eprint_line, print_json};
 use super::{load_journal_config, show};
-use crate::journal;
+use crate::project_journal;
 
 #[derive(Args)]
 pub(super) struct RunsResumeArgs {
@@ -37,7 +37,7 @@ pub(super) struct RunsResumeArgs {
 
 impl RunsResumeArgs {
     pub(super) async fn run(self, global: &GlobalArgs) -> CommandResult {
-        let reader = journal::journal_reader(&load_journal_config(global)?);
+        let reader = project_journal::journal_reader(&load_journal_config(global)?);
         let id = reader.find_run(&self.id)?;
         let mut args = Object::new();
         args.insert("resume".to_owned(), id.to_string().into());

@@ -11,7 +11,7 @@ use moonlark_store::{AwaitedApprovalState, CallView, RecordedState, RunSummary, 
 use super::super::problem_lines::error_lines;
 use super::super::run::timeline;
 use super::super::{StyledText, pretty_json, print_line};
-use super::{list, run_status};
+use super::{run_lines, run_status};
 
 /// Lines of the script that are shown.
 const MAX_SCRIPT_LINES: usize = 40;
@@ -21,8 +21,8 @@ pub(super) fn print_run(run: &RunView) {
     print_line(format!("run {}", line.id));
     print_line(format!(
         "  {} by {}: {}",
-        list::format_local_time(line.at),
-        list::caller_label(&line.caller),
+        run_lines::format_local_time(line.at),
+        run_lines::caller_label(&line.caller),
         run_status(line)
     ));
     next_step_lines(run).iter().for_each(print_line);

@@ -1,0 +1,205 @@
+//! The functions of a catalog as entries of an index: what about each of them
+//! can be searched.
+
+use moonlark_core::Tool;
+use moonlark_core::catalog::Catalog;
+use moonlark_core::sdk::{SdkFunction, SdkSource};
+use moonlark_core::value::Value;
+use serde_json::{Map, Value as Json};
+
+use crate::text_index::{IndexEntry, TextIndex, TextIndexBuilder, split_first_sentence};
+
+/// How deep parameters are looked at, and how much of them.
+const MAX_SCHEMA_WORD_DEPTH: usize = 6;
+const MAX_SCHEMA_WORDS: usize = 500;
+/// How the description of an operation begins that is no longer to be used.
+const DEPRECATED_PREFIX: &str = "Deprecated. ";
+
+/// The functions of one catalog, ready to be searched.
+pub struct FunctionIndex {
+    index: TextIndex,
+}
+
+/// A function that a question may mean.
+pub struct FoundFunction<'a> {
+    pub source: &'a SdkSource,
+    pub function: &'a SdkFunction,
+    /// How well it fits; comparable from question to question.
+    pub score: f32,
+    /// The question is its name or its summary.
+    pub exact: bool,
+}
+
+impl FunctionIndex {
+    pub fn new(catalog: &Catalog) -> FunctionIndex {
+        let mut builder = TextIndexBuilder::with_vectors();
+        for (source, function) in all_functions(catalog) {
+            builder.add_entry(&index_entry(source, function));
+        }
+        FunctionIndex { index: builder.build_index() }
+    }
+
+    /// The functions of that catalog which a question may mean, best first; those
+    /// of one source, if one is given.
+    pub fn search<'a>(
+        &self,
+        catalog: &'a Catalog,
+        question: &str,
+        only: Option<&SdkSource>,
+        limit: usize,
+    ) -> Vec<FoundFunction<'a>> {
+        let numbered: Vec<(&SdkSource, &SdkFunction)> = all_functions(catalog).collect();
+        let accept = |entry: u32| {
+            let of = numbered.get(entry as usize);
+            of.is_some_and(|(source, _)| only.is_none_or(|only| std::ptr::eq(*source, only)))
+        };
+        let hits = self.index.search(question, limit, accept);
+        let found = hits.iter().filter_map(|hit| {
+            let (source, function) = *numbered.get(hit.entry as usize)?;
+            Some(FoundFunction { source, function, score: hit.score, exact: hit.exact })
+        });
+        found.collect()
+    }
+}
+
+/// All functions, in the order of the index.
+pub(crate) fn all_functions(catalog: &Catalog) -> impl Iterator<Item = (&SdkSource, &SdkFunction)> {
+    let of = |source| -> Box<dyn Iterator<Item = _>> {
+        let source: &SdkSource = source;
+        Box::new(source.functions.iter().map(move |function| (source, function)))
+    };
+    catalog.sdk().sources().iter().flat_map(of)
+}
+
+fn index_entry<'a>(source: &'a SdkSource, function: &'a SdkFunction) -> IndexEntry<'a> {
+    let tool = &*function.tool;
+    let mut entry = IndexEntry {
+        names: vec![&function.original],
+        aliases: vec![
+            format!("{}.{}", source.name, function.name),
+            format!("sdk.{}.{}", source.name, function.name),
+        ],
+        summaries: Vec::new(),
+        body: vec![&source.original],
+        details: Vec::new(),
+    };
+    entry.summaries.extend(tool_title(tool).filter(|title| *title != function.original));
+    let (summary, rest) = split_description(tool);
+    entry.summaries.extend([summary].into_iter().filter(|it| !it.is_empty()));
+    entry.body.push(rest);
+    entry.body.extend(tool_tags(tool));
+    collect_schema_words(tool.input.json(), 0, &mut entry.details);
+    if let Some(output) = &tool.output {
+        collect_schema_words(output.json(), 0, &mut entry.details);
+    }
+    entry
+}
+
+/// What a tool does in one line, and what else its description says.
+fn split_description(tool: &Tool) -> (&str, &str) {
+    let text = tool.description.as_str();
+    let Some(summary) = tool.summary.as_deref() else { return split_first_sentence(text) };
+    // A description that goes on from the summary is left whole.
+    let rest = text.strip_prefix(DEPRECATED_PREFIX).unwrap_or(text).strip_prefix(summary);
+    (summary, rest.filter(|rest| rest.is_empty() || rest.starts_with('\n')).unwrap_or(text))
+}
+
+fn tool_title(tool: &Tool) -> Option<&str> {
+    let definition = tool.definition.as_deref()?;
+    let annotated = definition.get("annotations").and_then(|it| it.get("title"));
+    definition.get("title").or(annotated)?.as_str()
+}
+
+/// What the author of a tool filed it under: the tags of an operation, `_meta.tags`,
+/// or those of a framework, such as `_meta.fastmcp.tags`.
+pub(crate) fn tool_tags(tool: &Tool) -> Vec<&str> {
+    let own = tool.tags.iter().map(String::as_str);
+    let meta = tool.definition.as_deref().and_then(|it| it.get("_meta"));
+    let Some(Value::Object(meta)) = meta else { return own.collect() };
+    let lists = meta.get("tags").into_iter().chain(meta.values().filter_map(|it| it.get("tags")));
+    let tags = lists.filter_map(|list| match list {
+        Value::Array(tags) => Some(tags.iter().filter_map(Value::as_str)),
+        _ => None,
+    });
+    own.chain(tags.flatten()).collect()
+}
+
+/// The words in a schema: names of fields and types, descriptions, values.
+fn collect_schema_words<'a>(schema: &'a Map<String, Json>, depth: usize, words: &mut Vec<&'a str>) {
+    if depth == MAX_SCHEMA_WORD_DEPTH || words.len() >= MAX_SCHEMA_WORDS {
+        return;
+    }
+    for (keyword, value) in schema {
+        match (keyword.as_str(), value) {
+            ("description" | "title", Json::String(text)) if depth > 0 => words.push(text),
+            ("const", Json::String(text)) => words.push(text),
+            ("enum", Json::Array(values)) => words.extend(values.iter().filter_map(Json::as_str)),
+            ("properties" | "$defs" | "definitions", Json::Object(fields)) => {
+                for (name, field) in fields {
+                    words.push(name);
+                    if let Json::Object(field) = field {
+                        collect_schema_words(field, depth + 1, words);
+                    }
+                }
+            }
+            ("items" | "additionalProperties", Json::Object(below)) => {
+                collect_schema_words(below, depth + 1, words);
+            }
+            ("anyOf" | "oneOf" | "allOf", Json::Array(choices)) => {
+                for choice in choices.iter().filter_map(Json::as_object) {
+                    collect_schema_words(choice, depth + 1, words);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use moonlark_core::schema::Schema;
+    use moonlark_core::tool::{Source, SourceKind, ToolBody};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_summary_is_told_from_the_rest_of_the_description() {
+        let source = Arc::new(Source { kind: SourceKind::Api, name: "api".to_owned() });
+        let check = |summary: Option<&str>, description: &str, expected: (&str, &str)| {
+            let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
+            let mut tool =
+                Tool::new("t", source.clone(), Schema::description_only(Map::new()), body);
+            tool.summary = summary.map(str::to_owned);
+            tool.description = description.to_owned();
+            assert_eq!(split_description(&tool), expected, "{summary:?} {description:?}");
+        };
+        check(Some("List pets"), "List pets\n\nAll of them.", ("List pets", "\n\nAll of them."));
+        check(Some("List pets"), "List pets in a store.", ("List pets", "List pets in a store."));
+        check(Some("List pets"), "Deprecated. List pets", ("List pets", ""));
+        check(None, "List pets. All of them.", ("List pets.", " All of them."));
+    }
+
+    #[test]
+    fn every_word_of_a_schema_can_be_found() {
+        let schema = json!({
+            "type": "object",
+            "title": "createArguments",
+            "description": "Arguments",
+            "properties": {
+                "state": {"enum": ["open", "closed", 3], "description": "Of the issue"},
+                "labels": {"type": "array", "items": {"$ref": "#/$defs/Label"}},
+                "at": {"anyOf": [{"type": "null"}, {"const": "now"}]},
+            },
+            "$defs": {"Label": {"properties": {"color": {"type": "string"}}}},
+        });
+        let mut words = Vec::new();
+        collect_schema_words(schema.as_object().unwrap(), 0, &mut words);
+        assert_eq!(
+            words,
+            ["state", "open", "closed", "Of the issue", "labels", "at", "now", "Label", "color"]
+        );
+    }
+}

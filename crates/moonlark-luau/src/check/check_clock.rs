@@ -1,0 +1,131 @@
+//! The processor time of one check, in the process that makes it.
+//!
+//! Types can grow without end. A thread beside the check looks at the clock: after
+//! half of the time it asks Luau's checker to stop, which that looks for only now and
+//! then. When all of the time is over, it hands over what was found without types, and
+//! ends the process.
+//!
+//! Processor time, so that a busy machine makes no script look slow.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use luau_analysis::FrontendCancellationToken;
+
+use super::check_protocol::{CheckWorkerReport, write_frame};
+use super::script_checker::JudgedScript;
+
+/// How the process ends when there is nothing to hand over.
+pub(super) const OUT_OF_TIME_EXIT_CODE: i32 = 124;
+/// What the kernel counts processor time in, on every machine.
+const TICKS_PER_SECOND: u64 = 100;
+/// The shortest time that the thread sleeps: one tick.
+const MIN_CLOCK_SLEEP: Duration = Duration::from_millis(1000 / TICKS_PER_SECOND);
+
+/// Watches one check at a time.
+#[derive(Clone)]
+pub(super) struct CheckClock {
+    watched: Arc<(Mutex<Option<WatchedCheck>>, Condvar)>,
+}
+
+struct WatchedCheck {
+    began: Instant,
+    processor_time: Option<Duration>,
+    limit: Duration,
+    /// Asks the type checker to stop.
+    stop_typing: Arc<FrontendCancellationToken>,
+    untyped: Option<JudgedScript>,
+}
+
+impl CheckClock {
+    /// Start the thread. Without one, only the kernel's own limit is left.
+    pub(super) fn start() -> CheckClock {
+        let clock = CheckClock { watched: Arc::default() };
+        let watching = clock.clone();
+        let _ = std::thread::Builder::new()
+            .name("moonlark-clock".to_owned())
+            .spawn(move || watching.watch_checks());
+        clock
+    }
+
+    /// A check begins. What comes back is set when its types have taken too long.
+    pub(super) fn begin_check(&self, limit: Duration) -> Arc<FrontendCancellationToken> {
+        let stop_typing = Arc::new(FrontendCancellationToken::new());
+        let check = WatchedCheck {
+            began: Instant::now(),
+            processor_time: used_processor_time(),
+            limit,
+            stop_typing: stop_typing.clone(),
+            untyped: None,
+        };
+        *self.lock_watched() = Some(check);
+        self.watched.1.notify_one();
+        stop_typing
+    }
+
+    /// What was found without types, in case there is no time for them.
+    pub(super) fn keep_untyped_findings(&self, judged: &JudgedScript) {
+        if let Some(check) = self.lock_watched().as_mut() {
+            check.untyped = Some(judged.clone());
+        }
+    }
+
+    /// From here on the process is not ended any more.
+    pub(super) fn end_check(&self) {
+        *self.lock_watched() = None;
+    }
+
+    fn watch_checks(&self) {
+        let mut watched = self.lock_watched();
+        loop {
+            watched = match watched.as_ref().map(WatchedCheck::time_left) {
+                None => self.watched.1.wait(watched).unwrap_or_else(PoisonError::into_inner),
+                // Handing over under the lock: the check cannot report meanwhile.
+                Some(None) => stop_process(watched.take()),
+                // There is one thread that computes: its time does not pass faster.
+                Some(Some(left)) => {
+                    let sleep = self.watched.1.wait_timeout(watched, left.max(MIN_CLOCK_SLEEP));
+                    sleep.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    fn lock_watched(&self) -> MutexGuard<'_, Option<WatchedCheck>> {
+        self.watched.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WatchedCheck {
+    /// How long until the next step is due; None when all of the time is over.
+    fn time_left(&self) -> Option<Duration> {
+        let now = self.processor_time.zip(used_processor_time());
+        // Where the system does not tell, the time on the wall is all there is.
+        let used = now.map_or_else(|| self.began.elapsed(), |(then, now)| now.saturating_sub(then));
+        let for_types = self.limit / 2;
+        if used < for_types {
+            return Some(for_types - used);
+        }
+        self.stop_typing.cancel();
+        self.limit.checked_sub(used).filter(|left| !left.is_zero())
+    }
+}
+
+fn stop_process(check: Option<WatchedCheck>) -> ! {
+    let Some(judged) = check.and_then(|check| check.untyped) else {
+        std::process::exit(OUT_OF_TIME_EXIT_CODE)
+    };
+    let report = judged.into_report(false);
+    let told = write_frame(&mut std::io::stdout(), &CheckWorkerReport::Checked(report));
+    std::process::exit(if told.is_ok() { 0 } else { OUT_OF_TIME_EXIT_CODE })
+}
+
+/// Processor time of this process so far. None where the system does not tell.
+pub(super) fn used_processor_time() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name before it may have any character.
+    let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
+    let mut field = || fields.next()?.parse::<u64>().ok();
+    let ticks = field()? + field()?;
+    Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+}

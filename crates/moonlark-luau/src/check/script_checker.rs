@@ -1,0 +1,480 @@
+//! One script, from its text to what is wrong with it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use luau_analysis::{FrontendCancellationToken, SemanticModel};
+use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind, Statement};
+use luau_syntax::location::Location;
+use luau_syntax::parser::{ParseOptions, ParsedSource};
+use moonlark_core::render::luau::sdk_docs::sdk_function_docs;
+use moonlark_core::sdk::{SdkFunction, SdkSource};
+use moonlark_core::value::shorten_text;
+use moonlark_core::{Catalog, Module};
+
+use super::argument_checker::ArgumentChecker;
+use super::check_clock::CheckClock;
+use super::check_protocol::FinishedCheck;
+use super::local_scopes::LocalScopes;
+use super::preamble::{CheckPreamble, UsedFunction};
+use super::script_facts::{LocalOrigin, ScriptFacts};
+use super::sdk_names::{
+    FieldAccess, SdkCallStyle, SdkNameResolver, SdkReference, as_field_access, global,
+};
+use super::string_templates::find_templates;
+use super::traced_fields::TracedFieldChecker;
+use super::type_checker::TypeChecker;
+use super::typed_fields::TypedFieldChecker;
+use super::unknown_names::UnknownNameChecker;
+use super::value_kinds::KindOracle;
+use super::{CheckFinding, script_globals, text_fields};
+use crate::luau_errors::syntax_hint;
+use crate::markdown_fences::strip_fences;
+use crate::result_flow::ResultFlow;
+
+/// More would not be read.
+const MAX_FINDINGS: usize = 20;
+/// Nor are more looked for.
+const MAX_COLLECTED_FINDINGS: usize = 10 * MAX_FINDINGS;
+/// The types of a longer script are not looked at: they would take more memory and time than
+/// is worth it, and what is that long is data.
+const MAX_TYPED_BYTES: usize = 128 * 1024;
+/// How long a signature may be as a hint.
+const MAX_SIGNATURE_BYTES: usize = 600;
+
+/// What bounds the types of one check.
+#[derive(Default)]
+pub(super) struct TypingLimits<'x> {
+    /// Set when they have taken too long.
+    pub(super) stop: Arc<FrontendCancellationToken>,
+    /// Is told what was found before types are looked at, which may not end.
+    pub(super) clock: Option<&'x CheckClock>,
+    /// See [`super::wire::CheckRequest`].
+    pub(super) run_type_functions: bool,
+}
+
+/// What is said of one script.
+#[derive(Debug, Clone, Default)]
+pub(super) struct JudgedScript {
+    pub(super) findings: Vec<CheckFinding>,
+    pub(super) advice: Vec<CheckFinding>,
+    /// Its types were left out.
+    pub(super) is_untyped: bool,
+}
+
+impl JudgedScript {
+    pub(super) fn into_report(self, reusable: bool) -> FinishedCheck {
+        let JudgedScript { findings, advice, is_untyped } = self.with_sorted_findings();
+        FinishedCheck { findings, advice, untyped: is_untyped, reusable }
+    }
+
+    fn with_sorted_findings(self) -> JudgedScript {
+        let [findings, advice] = [self.findings, self.advice].map(sort_findings);
+        JudgedScript { findings, advice, ..self }
+    }
+}
+
+/// Checks scripts on the thread it was made on.
+pub struct ScriptChecker {
+    /// None if there is something wrong with it; names and literal arguments
+    /// are checked all the same.
+    typing: Option<TypeChecker>,
+}
+
+impl ScriptChecker {
+    pub fn new(modules: &Arc<Vec<Module>>) -> ScriptChecker {
+        ScriptChecker { typing: TypeChecker::new(modules.clone()) }
+    }
+
+    /// Whether it knows these host modules.
+    pub(super) fn is_for(&self, modules: &Arc<Vec<Module>>) -> bool {
+        self.typing.as_ref().is_none_or(|typing| typing.is_for(modules))
+    }
+
+    /// What is surely wrong with `script`, and whether its types had to be left
+    /// out. `find` is given the names in the script, and gives a catalog that
+    /// knows whatever they mean; without one there is no answer.
+    pub(super) fn check_with(
+        &mut self,
+        script: &str,
+        bound: TypingLimits<'_>,
+        find: impl FnOnce(&BTreeSet<&str>) -> Option<Arc<Catalog>>,
+    ) -> Option<JudgedScript> {
+        analyze_script(script, find, self.typing.as_mut(), bound)
+    }
+
+    /// What Luau itself says about a text, for tests of what is drawn for it.
+    #[doc(hidden)]
+    pub fn list_luau_errors(&mut self, text: &str) -> Vec<String> {
+        self.typing
+            .as_mut()
+            .map_or_else(Vec::new, |typing| typing.list_type_errors(text.to_owned()))
+    }
+}
+
+fn analyze_script(
+    script: &str,
+    find: impl FnOnce(&BTreeSet<&str>) -> Option<Arc<Catalog>>,
+    typing: Option<&mut TypeChecker>,
+    bound: TypingLimits<'_>,
+) -> Option<JudgedScript> {
+    let script = &strip_fences(script.to_owned());
+    // The declarations of tools will be on a line before it.
+    let text = format!("\n{script}");
+    let parsed = match ParsedSource::parse(&text, ParseOptions::default()) {
+        Ok(parsed) if parsed.metadata().errors.is_empty() => parsed,
+        _ => {
+            return Some(JudgedScript {
+                findings: find_syntax_error(script),
+                ..JudgedScript::default()
+            });
+        }
+    };
+    let root = parsed.root();
+    let mut mentioned = MentionedNames::default();
+    root.visit(&mut mentioned);
+    let catalog = &*find(&mentioned.0)?;
+    let used = find_used_functions(root, catalog);
+    let mut untyped = judge_script(root, script, catalog, None);
+    // The type checker would run them.
+    if !bound.run_type_functions
+        && let Some(refused) = find_type_function(root)
+    {
+        untyped.findings.push(refused);
+        return Some(untyped.with_sorted_findings());
+    }
+    untyped.is_untyped = true;
+    if script.len() > MAX_TYPED_BYTES {
+        return Some(untyped.with_sorted_findings());
+    }
+    if let Some(clock) = bound.clock {
+        clock.keep_untyped_findings(&untyped);
+    }
+    let typed = typing.and_then(|typing| {
+        let preamble = CheckPreamble::new(&used);
+        let text = format!("{}{script}", preamble.text);
+        typing.with_semantic_model(text, &bound.stop, |model| {
+            let root = model.module().root()?;
+            Some(judge_script(root, script, catalog, Some((model, &preamble))))
+        })
+    });
+    Some(typed.flatten().unwrap_or(untyped).with_sorted_findings())
+}
+
+fn sort_findings(mut found: Vec<CheckFinding>) -> Vec<CheckFinding> {
+    found.sort();
+    found.dedup();
+    found.truncate(MAX_FINDINGS);
+    found
+}
+
+/// A `type function` anywhere in a script. It is code that the type checker runs, without
+/// the limits that scripts have.
+fn find_type_function(root: Block<'_>) -> Option<CheckFinding> {
+    let mut visitor = TypeFunctionVisitor(None);
+    root.visit(&mut visitor);
+    let place = visitor.0?;
+    let message = "type functions are not allowed here: the check would have to run them";
+    let hint = "leave it out, or write the type itself: types change nothing in what a script does";
+    Some(CheckFinding::new(place, message).with_hint(hint))
+}
+
+struct TypeFunctionVisitor(Option<Location>);
+
+impl<'a> AstVisitor<'a> for TypeFunctionVisitor {
+    fn visit_type_function_statement(&mut self, statement: Statement<'a>) -> bool {
+        self.0.get_or_insert(statement.location());
+        false
+    }
+}
+
+/// The names that may be those of sources and functions.
+#[derive(Default)]
+struct MentionedNames<'a>(BTreeSet<&'a str>);
+
+impl<'a> AstVisitor<'a> for MentionedNames<'a> {
+    fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.0.extend(as_field_access(expression).map(|it| it.name));
+        true
+    }
+
+    fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.0.extend(as_field_access(expression).map(|it| it.name));
+        true
+    }
+
+    fn visit_global_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.0.extend(global(expression));
+        true
+    }
+}
+
+/// The first thing that is no Luau; what follows is mostly its echo.
+fn find_syntax_error(script: &str) -> Vec<CheckFinding> {
+    // By itself, so that lines which the message names are right.
+    let parsed = ParsedSource::parse(script, ParseOptions::default());
+    let error = match &parsed {
+        Ok(parsed) => parsed.metadata().errors.first(),
+        Err(errors) => errors.errors().first(),
+    };
+    let Some(error) = error else { return Vec::new() };
+    let message = error.message.to_string();
+    let mut finding =
+        CheckFinding::new(error.location, format!("syntax: {}", shorten_text(&message)));
+    finding.line += 1;
+    let line = |at: u32| script.lines().nth(at.saturating_sub(1) as usize).unwrap_or_default();
+    finding.hint = syntax_hint(&message, finding.line, line, true).map(str::to_owned);
+    vec![finding]
+}
+
+/// The functions that the script names.
+fn find_used_functions<'c>(root: Block<'_>, catalog: &'c Catalog) -> Vec<UsedFunction<'c>> {
+    let facts = ScriptFacts::from_block(root);
+    let mut seen =
+        UsedFunctionVisitor { names: SdkNameResolver { facts: &facts, catalog }, used: Vec::new() };
+    root.visit(&mut seen);
+    seen.used
+}
+
+struct UsedFunctionVisitor<'x, 'a, 'c> {
+    names: SdkNameResolver<'x, 'a, 'c>,
+    used: Vec<UsedFunction<'c>>,
+}
+
+impl<'a> UsedFunctionVisitor<'_, 'a, '_> {
+    fn record_function_use(&mut self, expression: Expression<'a>) -> bool {
+        if let Some(SdkReference::Function(way, source, function)) =
+            self.names.resolve_expression(expression)
+        {
+            let same = |it: &UsedFunction<'_>| it.way == way && std::ptr::eq(it.function, function);
+            if !self.used.iter().any(same) {
+                self.used.push(UsedFunction { way, source, function });
+            }
+        }
+        true
+    }
+}
+
+impl<'a> AstVisitor<'a> for UsedFunctionVisitor<'_, 'a, '_> {
+    fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.record_function_use(expression)
+    }
+
+    fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.record_function_use(expression)
+    }
+}
+
+fn judge_script<'a>(
+    root: Block<'a>,
+    script: &str,
+    catalog: &Catalog,
+    typed: Option<(&SemanticModel<'a>, &CheckPreamble<'_>)>,
+) -> JudgedScript {
+    let facts = ScriptFacts::from_block(root);
+    let names = SdkNameResolver { facts: &facts, catalog };
+    let oracle = KindOracle { names: &names, model: typed.map(|(model, _)| model) };
+    let fields = typed.map(|(model, preamble)| TypedFieldChecker::new(model, &facts, preamble));
+    let scopes = LocalScopes::from_block(root);
+    let unknown = UnknownNameChecker { names: &names, scopes: &scopes, script };
+    let traced = TracedFieldChecker { names: &names, flow: ResultFlow::new(&facts) };
+    let (fields, found) = (fields.as_ref(), Vec::new());
+    let called = HashMap::new();
+    let mut judge = FindingVisitor { oracle: &oracle, fields, unknown, traced, called, found };
+    root.visit(&mut judge);
+    let findings = judge.found;
+    let advice = find_templates(root, &oracle, &scopes);
+    JudgedScript { findings, advice, is_untyped: false }
+}
+
+struct FindingVisitor<'x, 'a, 'c> {
+    oracle: &'x KindOracle<'x, 'a, 'c>,
+    fields: Option<&'x TypedFieldChecker<'x, 'a, 'c>>,
+    unknown: UnknownNameChecker<'x, 'a, 'c>,
+    traced: TracedFieldChecker<'x, 'a, 'c>,
+    /// What is called, with its arguments.
+    called: HashMap<*const (), &'a [Expression<'a>]>,
+    found: Vec<CheckFinding>,
+}
+
+impl<'a> FindingVisitor<'_, 'a, '_> {
+    fn check_field(&mut self, expression: Expression<'a>) {
+        let names = self.oracle.names;
+        let Some(FieldAccess { base, name, location, .. }) = as_field_access(expression) else {
+            return;
+        };
+        let sdk = names.catalog.sdk();
+        match names.resolve_expression(base) {
+            Some(SdkReference::Sdk)
+                if sdk.find_source(name).is_none() && !names.is_pending_source(name) =>
+            {
+                if let Err(problem) = sdk.find_function(&format!("{name}.")) {
+                    self.add_finding(location, problem.message, problem.hint);
+                }
+            }
+            Some(SdkReference::Source(_, source))
+                if source.find_function(name).is_none()
+                    && !names.is_pending_source(&source.original) =>
+            {
+                let problem = source.unknown_function_problem(name);
+                self.add_finding(location, problem.message, problem.hint);
+            }
+            Some(_) => {}
+            None => {
+                let typed = || {
+                    let fields = self.fields.filter(|_| !self.traced.is_changed(base))?;
+                    fields
+                        .check_field(expression, |used| signature_hint(used.source, used.function))
+                };
+                let traced = || self.traced.check_field(expression, signature_hint);
+                let own = || text_fields::check_text_or_list_field(self.oracle, expression);
+                let called = self.called.get(&expression.as_ptr()).and_then(|args| {
+                    let on_text =
+                        || text_fields::check_text_dot_call(self.oracle, expression, args);
+                    self.traced.check_call(expression, args).or_else(on_text)
+                });
+                let found = called.or_else(typed).or_else(traced).or_else(own);
+                self.found.extend(found);
+                self.found.extend(self.unknown.check_member(base, name, expression, location));
+            }
+        }
+    }
+
+    fn check_call(&mut self, expression: Expression<'a>) {
+        let ExpressionKind::Call { func, args, .. } = expression.kind() else { return };
+        let names = self.oracle.names;
+        if let Some(SdkReference::Function(_, source, function)) = names.resolve_expression(func) {
+            let path = format!("sdk.{}.{}", source.name, function.name);
+            if as_field_access(func).is_some_and(|it| it.colon) {
+                let message = format!("{path} is called with a dot, not with a colon");
+                return self.add_finding(
+                    func.location(),
+                    message,
+                    Some(signature_hint(source, function)),
+                );
+            }
+            return self.check_arguments(source, function, args, expression.location());
+        }
+        if let Some(called) = global(func)
+            && let Some(skipped) = [("pcall", 1), ("xpcall", 2)].iter().find(|it| it.0 == called)
+            && let Some(first) = args.first()
+            && let Some(SdkReference::Function(_, source, function)) =
+                names.resolve_expression(*first)
+        {
+            let rest = args.get(skipped.1..).unwrap_or_default();
+            return self.check_arguments(source, function, rest, expression.location());
+        }
+        if global(func) == Some("require") && !names.facts.made.contains(b"require".as_slice()) {
+            return self.check_require(args, func.location());
+        }
+        self.called.insert(func.as_ptr(), args);
+        self.check_double_await(func);
+    }
+
+    /// `require("json")`: scripts of agents have no files.
+    fn check_require(&mut self, args: &[Expression<'a>], place: Location) {
+        let asked = args.first().and_then(|arg| match arg.kind() {
+            ExpressionKind::String { value, .. } => std::str::from_utf8(value.into_bytes()).ok(),
+            _ => None,
+        });
+        let catalog = self.oracle.names.catalog;
+        let hint = match asked {
+            Some(name) if script_globals::is_reserved_name(catalog, name) => {
+                format!("{name} is a global: use it without require")
+            }
+            _ => "everything there is, is a global".to_owned(),
+        };
+        self.add_finding(place, "require: there are no files here".to_owned(), Some(hint));
+    }
+
+    fn check_arguments(
+        &mut self,
+        source: &SdkSource,
+        function: &SdkFunction,
+        args: &[Expression<'a>],
+        place: Location,
+    ) {
+        let found = ArgumentChecker::check_arguments(self.oracle, (source, function), args, place);
+        if found.is_empty() {
+            return;
+        }
+        let hint = signature_hint(source, function);
+        self.found.extend(found.into_iter().map(|finding| finding.with_hint(hint.clone())));
+    }
+
+    /// `sdk.files.read(…):await()`, which has waited already.
+    fn check_double_await(&mut self, func: Expression<'a>) {
+        let names = self.oracle.names;
+        let Some(FieldAccess { base, name: "await", location, colon: true }) =
+            as_field_access(func)
+        else {
+            return;
+        };
+        let mut base = base;
+        if let ExpressionKind::Local { local, .. } = base.kind()
+            && let LocalOrigin::Value(value) = names.facts.local_origin(local)
+        {
+            base = value;
+        }
+        let ExpressionKind::Call { func, .. } = base.kind() else { return };
+        if let Some(SdkReference::Function(SdkCallStyle::Sdk, source, function)) =
+            names.resolve_expression(func)
+        {
+            let (source, function) = (&source.name, &function.name);
+            let message =
+                format!("sdk.{source}.{function} gives its value at once: leave :await() out");
+            let hint = format!("{source}.{function}(…), without sdk, gives a promise");
+            self.add_finding(location, message, Some(hint));
+        }
+    }
+
+    fn add_finding(&mut self, place: Location, message: String, hint: Option<String>) {
+        let mut finding = CheckFinding::new(place, message);
+        finding.hint = hint;
+        self.found.push(finding);
+    }
+}
+
+impl<'a> AstVisitor<'a> for FindingVisitor<'_, 'a, '_> {
+    fn visit_statement(&mut self, _: Statement<'a>) -> bool {
+        self.found.len() < MAX_COLLECTED_FINDINGS
+    }
+
+    /// What is in there runs during the check, with other globals.
+    fn visit_type_function_statement(&mut self, _: Statement<'a>) -> bool {
+        false
+    }
+
+    fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.check_field(expression);
+        true
+    }
+
+    fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.check_field(expression);
+        self.found.extend(self.traced.check_index(expression));
+        true
+    }
+
+    fn visit_call_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.check_call(expression);
+        true
+    }
+
+    fn visit_global_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.found.extend(self.unknown.check_global(expression));
+        true
+    }
+}
+
+/// The signature, for a hint.
+fn signature_hint(source: &SdkSource, function: &SdkFunction) -> String {
+    let mut text = sdk_function_docs(source, function, None).signature;
+    if text.len() > MAX_SIGNATURE_BYTES {
+        let end =
+            (0..=MAX_SIGNATURE_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}

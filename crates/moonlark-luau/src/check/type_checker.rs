@@ -1,0 +1,98 @@
+//! Luau's own type checker, which says what type every expression has.
+//!
+//! One lives in each worker. It knows the language and the host
+//! modules; tools come with the script.
+
+use std::sync::Arc;
+
+use luau_analysis::{
+    DefinitionEnvironment, FileResolver, Frontend, FrontendCancellationToken, FrontendOptions,
+    ModuleName, NullConfigResolver, SemanticModel, SourceCode, SourceCodeType,
+};
+use luau_common::BString;
+use luau_config::{Config, Mode};
+use moonlark_core::Module;
+use moonlark_core::render::luau::module_definitions;
+
+use super::script_globals;
+
+/// The one module that there is.
+const CHECKED_MODULE_NAME: &str = "script";
+
+pub(super) struct TypeChecker {
+    frontend: Frontend<ScriptTextResolver, NullConfigResolver>,
+    /// The modules it was made with.
+    modules: Arc<Vec<Module>>,
+    options: FrontendOptions,
+}
+
+struct ScriptTextResolver(BString);
+
+impl FileResolver for ScriptTextResolver {
+    fn read_source(&mut self, name: &ModuleName) -> Option<SourceCode> {
+        let source = (name == CHECKED_MODULE_NAME).then(|| std::mem::take(&mut self.0))?;
+        Some(SourceCode { source, kind: SourceCodeType::Module })
+    }
+}
+
+impl TypeChecker {
+    pub(super) fn new(modules: Arc<Vec<Module>>) -> Option<TypeChecker> {
+        // Anything less is content with not knowing.
+        let mut config = Config::default();
+        config.mode = Mode::Strict;
+        let options =
+            FrontendOptions { retain_full_type_graphs: true, ..FrontendOptions::default() };
+        let resolver = NullConfigResolver { default_config: config };
+        let mut frontend =
+            Frontend::new(ScriptTextResolver(BString::default()), resolver, options.clone());
+        frontend.register_builtin_globals(DefinitionEnvironment::Globals).ok()?;
+        let scope = frontend.global_scope(DefinitionEnvironment::Globals);
+        let found: Vec<Module> = modules
+            .iter()
+            .filter(|module| script_globals::is_agent_module(module))
+            .cloned()
+            .collect();
+        // Without them a value of the host is unknown, which is no reason to stop.
+        for text in [module_definitions(&found), script_globals::helper_definitions()] {
+            let loaded = frontend.load_definition_file(scope, text, "@moonlark", false);
+            if !loaded.is_ok_and(|loaded| loaded.success) {
+                tracing::debug!("the type checker does not take the definitions of host modules");
+            }
+        }
+        Some(TypeChecker { frontend, modules, options })
+    }
+
+    pub(super) fn is_for(&self, modules: &Arc<Vec<Module>>) -> bool {
+        Arc::ptr_eq(&self.modules, modules)
+    }
+
+    /// Look at a script. None if that was stopped, or is too much.
+    pub(super) fn with_semantic_model<R>(
+        &mut self,
+        text: String,
+        stop: &Arc<FrontendCancellationToken>,
+        with: impl FnOnce(&SemanticModel<'_>) -> R,
+    ) -> Option<R> {
+        let name = ModuleName::from(CHECKED_MODULE_NAME);
+        self.frontend.file_resolver_mut().0 = BString::from(text);
+        let options =
+            FrontendOptions { cancellation_token: Some(stop.clone()), ..self.options.clone() };
+        let checked = self.frontend.check(&name, Some(options));
+        let found = if checked.is_ok() && !stop.requested() {
+            self.frontend.semantic_model(&name).map(|model| with(&model))
+        } else {
+            None
+        };
+        self.frontend.clear();
+        found
+    }
+
+    /// All that Luau has to say about a text.
+    pub(super) fn list_type_errors(&mut self, text: String) -> Vec<String> {
+        self.with_semantic_model(text, &Arc::default(), |model| {
+            let errors = model.module();
+            errors.errors().iter().map(|error| model.error_message(error).to_string()).collect()
+        })
+        .unwrap_or_else(|| vec!["too much".to_owned()])
+    }
+}

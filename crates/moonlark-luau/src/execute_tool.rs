@@ -1,0 +1,291 @@
+//! Agent scripts: the tool `execute`.
+//!
+//! compile → wait for sources that connect → check types → a fresh VM → answer. The
+//! script's calls are children of this very call, on record in its [`Run`], so
+//! the answer can say what was called and said, however the script ended.
+
+mod agent_functions;
+pub(crate) mod answer_values;
+mod execute_answer;
+mod pending_sources;
+mod plan_encoding;
+mod run_start;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use moonlark_core::content::ToolAnswer;
+use moonlark_core::gateway::run_until_deadline;
+use moonlark_core::limits::format_seconds;
+use moonlark_core::schema::Schema;
+use moonlark_core::tool::{CallScope, Source, SourceKind, ToolBody, ToolListing};
+use moonlark_core::trace::SpanKind;
+use moonlark_core::{Call, LogLevel, Problem, ProblemCode, Result, Run, Tool, Value};
+use serde_json::{Value as Json, json};
+use tokio::time::Instant;
+
+pub(crate) use agent_functions::add_agent_functions;
+use run_start::{RunStart, StartedRun, begin_run};
+
+use crate::check;
+use crate::engine::LuauEngine;
+use crate::script_unit::ScriptUnit;
+use crate::vm::LuauVm;
+
+/// What messages call the script.
+pub(crate) const AGENT_SCRIPT_NAME: &str = "script";
+/// Longest script that is compiled in passing, on the thread of the caller.
+const MAX_INLINE_COMPILE_BYTES: usize = 16 * 1024;
+/// More than the script has: to say how it ended.
+const EXECUTE_GRACE_PERIOD: Duration = Duration::from_secs(5);
+
+const EXECUTE_DESCRIPTION: &str = "Run a Luau script. sdk.source.fn({…}) calls a function and returns its value. \
+     source.fn({…}), without sdk, starts it and returns a promise: p:await(), await_all{…}. \
+     map_parallel(list, fn) gives a list. Failures raise; local results, errors = map_parallel(…) takes them. \
+     Only what the script returns, and prints, comes back: combine and filter there.";
+
+/// What agents' scripts may do and use.
+pub struct ExecuteSettings {
+    /// Its timeout is the time a script has that asks for none.
+    pub scope: CallScope,
+    pub check: LuauCheckMode,
+    /// The most time that a script may ask for.
+    pub max_timeout: Duration,
+    /// Bytes of an answer; a longer one is kept, and shown in part.
+    pub result: usize,
+}
+
+/// What to do with a script that the type checker finds fault with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LuauCheckMode {
+    /// Refuse it, before anything is called.
+    #[default]
+    Error,
+    /// Say so in its log.
+    Warn,
+    Off,
+}
+
+impl LuauEngine {
+    /// The tool that runs agents' scripts.
+    pub fn execute_tool(&self, settings: ExecuteSettings) -> Result<Tool> {
+        // Every word of it is in the context of every agent, all the time.
+        let mut schema = json!({
+            "type": "object",
+            "properties": {
+                "script": {"type": "string", "description": "Luau; \"\" with resume"},
+                "timeout": {"type": "number", "description": "Seconds"},
+                "plan": {"type": "boolean", "description": "Only say what it would change"},
+                "resume": {"type": "string", "description": "A run or plan to go on with"},
+            },
+        });
+        let mut told =
+            json!({"name": "execute", "description": EXECUTE_DESCRIPTION, "inputSchema": schema});
+        // Clients take no "one of the two" at the top of a schema, and nearly every
+        // call has a script.
+        told["inputSchema"]["required"] = json!(["script"]);
+        // What is checked is more: also what is for people, after a crash. Names that
+        // are not there are looked for by `begin`, which knows what is meant.
+        schema["properties"]["timeout"]["exclusiveMinimum"] = 0.into();
+        schema["properties"]["lost"] = json!({
+            "description": "With resume: \"retry\" or \"assume-done\", for all calls that may have \
+                            happened or for each place",
+        });
+        schema["properties"]["answers"] = json!({
+            "type": "object",
+            "description": "With resume: what calls that may have happened were answered, by place",
+        });
+        schema["properties"]["again"] = json!({
+            "type": "boolean",
+            "description": "With resume of a plan: carry it out another time",
+        });
+        let Json::Object(schema) = schema else { return Err(Problem::internal("no object")) };
+        let mut scope = settings.scope.clone();
+        scope.limits.timeout =
+            settings.max_timeout.max(scope.limits.timeout) + EXECUTE_GRACE_PERIOD;
+        let (engine, settings) = (self.clone(), Arc::new(settings));
+        let body = ToolBody::from_answering_fn(move |call, args| {
+            execute_script(engine.clone(), settings.clone(), call, args)
+        });
+        let source = Source { kind: SourceKind::Builtin, name: "moonlark".to_owned() };
+        let mut tool = Tool::new("execute", Arc::new(source), Schema::compile(schema)?, body);
+        tool.description = EXECUTE_DESCRIPTION.to_owned();
+        if let Value::Object(told) = Value::from_json(told)? {
+            tool.definition = Some(Arc::new(told));
+        }
+        tool.shown = ToolListing::InCodeMode;
+        tool.only_calls = scope.grants.only_calls_tools();
+        tool.scope = Arc::new(scope);
+        Ok(tool)
+    }
+}
+
+async fn execute_script(
+    engine: LuauEngine,
+    settings: Arc<ExecuteSettings>,
+    call: Call,
+    args: Value,
+) -> Result<ToolAnswer> {
+    let begun = match begin_run(&settings, &call, &args).await? {
+        RunStart::Run(begun) => begun,
+        RunStart::Ended(answer) => return answer,
+    };
+    let run = begun.run.clone();
+    let mut running = Box::pin(run_to_end(engine, settings, call.clone(), begun));
+    tokio::select! {
+        biased;
+        answer = &mut running => answer,
+        // Nobody is there to decide: the run goes on when somebody has, without
+        // whoever waits for it here.
+        ticket = run.next_pending_ticket() => {
+            call.release_admission();
+            tokio::spawn(running);
+            Err(ticket.into_problem())
+        }
+    }
+}
+
+/// The script from its first line to its answer.
+async fn run_to_end(
+    engine: LuauEngine,
+    settings: Arc<ExecuteSettings>,
+    call: Call,
+    begun: StartedRun,
+) -> Result<ToolAnswer> {
+    let (run, time) = (begun.run.clone(), begun.time);
+    let spanning = call.start_span(|| SpanKind::Run(run.id()));
+    let call = call.with_timeout(time).for_run(run.clone()).in_span(&spanning);
+    let check = if begun.again { LuauCheckMode::Off } else { settings.check };
+    let script = begun.script.clone();
+    let ended = run_until_deadline(&call, run_script(&engine, check, call.clone(), script)).await;
+    let ended = match ended {
+        // What it would change is known up to where it was stopped.
+        Ok(ended) if run.is_plan() && (ended.is_ok() || run.stop_problem().is_some()) => {
+            Ok(plan_encoding::present_plan(&run, call.caller().surface))
+        }
+        Ok(Err(problem)) if run.stop_problem().is_some() => {
+            Err(run.stop_problem().cloned().unwrap_or(problem))
+        }
+        Err(()) => Err(script_timeout_problem(time, settings.max_timeout, &run)),
+        // The engine may notice first, or a call that had no more time either.
+        Ok(Err(_)) if Instant::now() >= call.deadline() => {
+            Err(script_timeout_problem(time, settings.max_timeout, &run))
+        }
+        Ok(ended) => ended,
+    };
+    let whole = (run.is_plan() && ended.is_ok()).then(|| plan_encoding::encode_plan(&run));
+    let answer = execute_answer::build_answer(ended, &begun.script, &run, &call, settings.result);
+    begun.end_run(&answer, whole);
+    spanning.end_with(answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
+    answer
+}
+
+impl ExecuteSettings {
+    /// The time that a script gets.
+    fn script_timeout(&self, asked: Option<&Value>) -> Result<Duration> {
+        let asked = match asked {
+            Some(Value::Int(seconds)) => *seconds as f64,
+            Some(Value::Float(seconds)) => *seconds,
+            _ => return Ok(self.scope.limits.timeout),
+        };
+        // Also where it is no time at all: beyond what a duration can hold.
+        match Duration::try_from_secs_f64(asked) {
+            Ok(time) if time <= self.max_timeout => Ok(time),
+            _ => {
+                let most = format_seconds(self.max_timeout);
+                Err(Problem::bad_request(format!("timeout: a script may take at most {most}"))
+                    .with_hint("ask for less, or have execute.max_timeout raised in moonlark.toml"))
+            }
+        }
+    }
+}
+
+async fn run_script(
+    engine: &LuauEngine,
+    check: LuauCheckMode,
+    call: Call,
+    script: String,
+) -> Result<Value> {
+    let unit = Arc::new(compile_script(script).await?);
+    let call = pending_sources::wait_for_sources(call, unit.main().text()).await?;
+    check_before_run(check, unit.main().text(), &call).await?;
+    let (engine_, call_) = (engine.clone(), call.clone());
+    let (ended, open) = engine
+        .run_preemptible(move |guard| async move {
+            let mut vm = LuauVm::new(engine_.agents_prelude()?)?;
+            guard.watch_interrupt(vm.interrupt());
+            let ended = vm.run_agent_script(&unit, &call_).await;
+            guard.finish_run();
+            Ok(ended)
+        })
+        .await?;
+    if open > 0 {
+        let calls = if open == 1 { "1 call".to_owned() } else { format!("{open} calls") };
+        let said = format!("{calls} had not ended when the script did: cancelled");
+        // Too much may have been said already; then this is not said.
+        let _ = call.log_message(LogLevel::Warn, &said, None);
+    }
+    ended
+}
+
+async fn compile_script(script: String) -> Result<ScriptUnit> {
+    if script.len() <= MAX_INLINE_COMPILE_BYTES {
+        return ScriptUnit::from_text(AGENT_SCRIPT_NAME, script);
+    }
+    let compiled =
+        tokio::task::spawn_blocking(move || ScriptUnit::from_text(AGENT_SCRIPT_NAME, script)).await;
+    compiled.unwrap_or_else(|_| Err(Problem::internal("the compiler failed")))
+}
+
+/// Refuse a script that the type checker finds fault with, or log what it says.
+async fn check_before_run(mode: LuauCheckMode, script: &str, call: &Call) -> Result<()> {
+    if mode == LuauCheckMode::Off {
+        return Ok(());
+    }
+    let checked = check::check_script(script, call.catalog(), call.caller().name()).await;
+    if mode == LuauCheckMode::Error
+        && let Some(problem) = check::problem_from_findings(&checked.findings, AGENT_SCRIPT_NAME)
+    {
+        return Err(problem);
+    }
+    for it in &checked.advice {
+        let hint = it.hint.as_deref().unwrap_or_default();
+        let said = format!("{AGENT_SCRIPT_NAME}:{}: {}; {hint}", it.line, it.message);
+        call.log_message(LogLevel::Warn, &said, None)?;
+    }
+    if let Some(why) = &checked.unchecked {
+        call.log_message(
+            LogLevel::Warn,
+            &format!("{AGENT_SCRIPT_NAME}: runs without a full check: {why}"),
+            None,
+        )?;
+    }
+    checked.findings.iter().try_for_each(|it| {
+        let said = format!("{AGENT_SCRIPT_NAME}:{}:{}: {}", it.line, it.column, it.message);
+        call.log_message(LogLevel::Warn, &said, None)
+    })
+}
+
+fn script_timeout_problem(time: Duration, most: Duration, run: &Run) -> Problem {
+    let message = format!("the script timed out after {}", format_seconds(time));
+    let waited: Vec<String> = run
+        .steps()
+        .into_iter()
+        .filter(|step| matches!(step.outcome, "" | "cancelled" | "timeout"))
+        .map(|step| step.tool)
+        .collect();
+    let hint = match waited.as_slice() {
+        [] => String::new(),
+        [one] => format!("it was waiting for {one}; "),
+        [one, rest @ ..] => format!("it was waiting for {one} and {} more; ", rest.len()),
+    };
+    let longer = if time < most {
+        format!("ask for a longer timeout, of up to {}", format_seconds(most))
+    } else {
+        "have execute.max_timeout raised in moonlark.toml".to_owned()
+    };
+    let hint = format!("{hint}do less in one script, or {longer}");
+    Problem::new(ProblemCode::Timeout, message).with_hint(hint)
+}

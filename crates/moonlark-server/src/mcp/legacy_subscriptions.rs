@@ -1,0 +1,128 @@
+//! What an old client asked to be told for as long as it is connected: changes
+//! of resources, and what sources log outside of calls.
+
+#![expect(
+    deprecated,
+    reason = "old clients still get log messages; the SDK marks them for removal"
+)]
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use moonlark_core::source_resources::{
+    SourceEvent, SourceLogMessage, WatchLease, resources_for_uri,
+};
+use moonlark_core::{Call, CallEvent, Caller, Gateway};
+use parking_lot::Mutex;
+use rmcp::model::{ErrorData, LoggingLevel, ResourceUpdatedNotificationParam};
+use rmcp::{Peer, RoleServer};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::call_notifications::{RequestedNotifications, notify_event};
+use super::change_notifications::{MAX_WATCHED_RESOURCES, watch_resource};
+
+/// Ends with the client: whatever it watched is let go then.
+#[derive(Default)]
+pub(super) struct LegacySubscriptions {
+    wanted: Arc<LegacySubscriptionState>,
+    /// From the first wish on.
+    telling: OnceLock<AbortOnDropHandle<()>>,
+}
+
+#[derive(Default)]
+struct LegacySubscriptionState {
+    resources: Mutex<HashMap<String, WatchLease>>,
+    /// The least severe message.
+    level: Mutex<Option<LoggingLevel>>,
+}
+
+impl LegacySubscriptions {
+    /// Messages of this level and above from now on.
+    pub(super) fn set_log_level(
+        &self,
+        gateway: &Gateway,
+        caller: &Caller,
+        level: LoggingLevel,
+        peer: &Peer<RoleServer>,
+    ) {
+        *self.wanted.level.lock() = Some(level);
+        self.ensure_relay(gateway, caller, peer);
+    }
+
+    pub(super) fn log_level(&self) -> Option<LoggingLevel> {
+        *self.wanted.level.lock()
+    }
+
+    pub(super) async fn watch_resource(
+        &self,
+        call: &Call,
+        uri: String,
+        peer: &Peer<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if self.wanted.resources.lock().len() >= MAX_WATCHED_RESOURCES {
+            let message =
+                format!("{MAX_WATCHED_RESOURCES} resources are watched, which is the limit");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        // The first change may come before the source has answered.
+        self.ensure_relay(call.gateway(), call.caller(), peer);
+        let lease = watch_resource(call, &uri).await?;
+        let before = self.wanted.resources.lock().insert(uri, lease);
+        drop(before);
+        Ok(())
+    }
+
+    pub(super) fn unwatch_resource(&self, uri: &str) {
+        let lease = self.wanted.resources.lock().remove(uri);
+        drop(lease);
+    }
+
+    fn ensure_relay(&self, gateway: &Gateway, caller: &Caller, peer: &Peer<RoleServer>) {
+        self.telling.get_or_init(|| {
+            // What is said from now on, not from when the task gets to it.
+            let news = gateway.subscribe_to_events();
+            let wanted = self.wanted.clone();
+            let told = relay_news(wanted, news, gateway.clone(), caller.clone(), peer.clone());
+            AbortOnDropHandle::new(tokio::spawn(told))
+        });
+    }
+}
+
+async fn relay_news(
+    wanted: Arc<LegacySubscriptionState>,
+    mut news: broadcast::Receiver<SourceEvent>,
+    gateway: Gateway,
+    caller: Caller,
+    peer: Peer<RoleServer>,
+) {
+    while !peer.is_transport_closed() {
+        match news.recv().await {
+            Ok(SourceEvent::Updated(uri)) => {
+                let watched = wanted.resources.lock().contains_key(&*uri);
+                // What was there when it was asked for may no longer be.
+                let there = || {
+                    resources_for_uri(gateway.catalog_for(&caller).source_resources(), &uri)
+                        .is_some()
+                };
+                if watched && there() {
+                    let update = ResourceUpdatedNotificationParam::new(uri.to_string());
+                    let _ = peer.notify_resource_updated(update).await;
+                }
+            }
+            Ok(SourceEvent::Said(said)) => {
+                let level = *wanted.level.lock();
+                if level.is_some() && gateway.catalog_for(&caller).knows_source(&said.source) {
+                    let SourceLogMessage { level: severity, logger, data, .. } = (*said).clone();
+                    let event = CallEvent::Relayed { level: severity, logger, data };
+                    notify_event(&peer, event, &RequestedNotifications { progress: None, level })
+                        .await;
+                }
+            }
+            // What is not read in time is missed.
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
+}

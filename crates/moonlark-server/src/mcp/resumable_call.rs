@@ -1,0 +1,274 @@
+//! One request of a client that calls a tool: progress and log messages on the
+//! way out, questions to the client, and the answer.
+//!
+//! An old client is asked by a request of ours while its own waits. A modern one
+//! is answered that input is required, and the call stays here, as it is, until
+//! the client comes back with it.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use moonlark_core::call::CallEventSink;
+use moonlark_core::call_client::CallClient;
+use moonlark_core::content::ToolAnswer;
+use moonlark_core::value::Object;
+use moonlark_core::{CallEvent, Caller, Gateway, Problem, ProblemCode, Result, Tool, Value};
+use rmcp::RoleServer;
+use rmcp::model::{CustomRequest, ServerRequest};
+use rmcp::service::RequestContext;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::call_notifications::{RequestedNotifications, notify_event};
+use super::mcp_caller::{
+    CallContinuation, McpCaller, McpClientSession, PendingClientQuestion, caller_from_request,
+    is_answer_to, is_modern,
+};
+use super::suspended_calls::{self, SuspendedCall};
+use crate::request_trace;
+
+/// What is called.
+pub(crate) enum McpCallee {
+    Named(String),
+    Door(Arc<Tool>),
+}
+
+/// A call in progress: it can be put aside and gone on with.
+pub(crate) struct ResumableCall {
+    running: BoxFuture<'static, Result<ToolAnswer>>,
+    /// What happens, for a client that wants to be told.
+    events: Option<mpsc::UnboundedReceiver<CallEvent>>,
+    questions: mpsc::UnboundedReceiver<PendingClientQuestion>,
+    /// What the client still has to answer.
+    open: Vec<(String, PendingClientQuestion)>,
+    asked: usize,
+}
+
+/// Call, or go on with the call that the request names.
+pub(crate) async fn run_call(
+    gateway: &Gateway,
+    callee: McpCallee,
+    args: Value,
+    sequel: CallContinuation,
+    context: RequestContext<RoleServer>,
+    wants: RequestedNotifications,
+    session: &Arc<McpClientSession>,
+) -> Result<ToolAnswer> {
+    let context = Arc::new(context);
+    let caller = caller_from_request(&context, session);
+    if let Some(id) = sequel.state.as_deref().and_then(suspended_calls::suspended_call_id) {
+        let request = CallFingerprint::from_call(&callee, &args, &caller);
+        let mut conversation = suspended_calls::resume_call(id, &request)?;
+        conversation.deliver_responses(sequel.responses.unwrap_or_default());
+        return conversation.run_until_answer(&context, wants, Some(request)).await;
+    }
+    let request = is_modern(&context).then(|| CallFingerprint::from_call(&callee, &args, &caller));
+    let (client, questions) = McpCaller::new(context.clone(), session.clone(), sequel, wants.level);
+    let (listen, events) = (!wants.is_empty()).then(event_channel).unzip();
+    let client = Some(Arc::new(client) as Arc<dyn CallClient>);
+    let call = gateway.open_call_when_admitted(caller, client, listen).await?;
+    let call = call.with_trace(request_trace::trace_from_request(&context));
+    let gateway = gateway.clone();
+    let running = Box::pin(async move {
+        match callee {
+            McpCallee::Named(name) => gateway.call_for_answer(&call, &name, args).await,
+            McpCallee::Door(tool) => gateway.call_tool(&call, &tool, args).await,
+        }
+    });
+    let conversation = ResumableCall { running, events, questions, open: Vec::new(), asked: 0 };
+    conversation.run_until_answer(&context, wants, request).await
+}
+
+/// Bounded by the limits on log output and by the thinning of progress.
+fn event_channel() -> (CallEventSink, mpsc::UnboundedReceiver<CallEvent>) {
+    let (sender, events) = mpsc::unbounded_channel();
+    let tell = move |event| {
+        let _ = sender.send(event);
+    };
+    (Arc::new(tell), events)
+}
+
+async fn next_event(events: &mut Option<mpsc::UnboundedReceiver<CallEvent>>) -> Option<CallEvent> {
+    events.as_mut()?.recv().await
+}
+
+impl ResumableCall {
+    async fn run_until_answer(
+        mut self,
+        context: &RequestContext<RoleServer>,
+        wants: RequestedNotifications,
+        request: Option<CallFingerprint>,
+    ) -> Result<ToolAnswer> {
+        let peer = &context.peer;
+        let mut asking = FuturesUnordered::new();
+        let ended = loop {
+            if !self.open.is_empty()
+                && let Some(request) = &request
+            {
+                // What is asked in the same moment is asked together.
+                tokio::task::yield_now().await;
+                if let Some(ended) = futures::FutureExt::now_or_never(&mut self.running) {
+                    break ended;
+                }
+                self.gather_questions();
+                self.notify_remaining(peer, &wants).await;
+                let request = request.clone();
+                return Ok(self.suspend_for_input(request));
+            }
+            tokio::select! {
+                biased;
+                Some(event) = next_event(&mut self.events) => notify_event(peer, event, &wants).await,
+                ended = &mut self.running => break ended,
+                // A modern client says what would be repeated to go on.
+                Some(asked) = self.questions.recv() => match request {
+                    Some(_) => self.add_question(asked),
+                    None => asking.push(ask_client(peer.clone(), asked)),
+                },
+                Some(()) = asking.next() => {}
+                // Dropping the call stops everything it started.
+                () = context.ct.cancelled() => {
+                    return Err(Problem::new(ProblemCode::Cancelled, "the client cancelled the call"));
+                }
+            }
+        };
+        // What was said in the last moment still comes before the answer.
+        self.notify_remaining(peer, &wants).await;
+        // A server that does not say for which call it asks may have meant
+        // another of this client's.
+        if request.is_none() && !(asking.is_empty() && self.questions.is_empty()) {
+            tokio::spawn(finish_questions(asking, self.questions, peer.clone()));
+        }
+        ended
+    }
+
+    async fn notify_remaining(
+        &mut self,
+        peer: &rmcp::Peer<RoleServer>,
+        wants: &RequestedNotifications,
+    ) {
+        while let Some(Ok(event)) = self.events.as_mut().map(mpsc::UnboundedReceiver::try_recv) {
+            notify_event(peer, event, wants).await;
+        }
+    }
+
+    fn add_question(&mut self, asked: PendingClientQuestion) {
+        self.asked += 1;
+        let is_open = |name: &String| self.open.iter().any(|(open, _)| open == name);
+        let name = asked.question.name.clone().filter(|name| !is_open(name));
+        let name = name.unwrap_or_else(|| format!("input_{}", self.asked));
+        self.open.push((name, asked));
+    }
+
+    fn gather_questions(&mut self) {
+        while let Ok(asked) = self.questions.try_recv() {
+            self.add_question(asked);
+        }
+    }
+
+    /// Hand what the client sent to whoever asked for it. What it left out, or
+    /// answered with something else than asked, stays open and is asked again.
+    fn deliver_responses(&mut self, mut responses: rmcp::model::InputResponses) {
+        for (key, asked) in std::mem::take(&mut self.open) {
+            let response = responses.remove(&key);
+            match response.filter(|response| is_answer_to(&asked.question.method, response)) {
+                // Whoever asked may have gone.
+                Some(response) => drop(asked.answer.send(Value::from_json(response))),
+                None => self.open.push((key, asked)),
+            }
+        }
+    }
+
+    fn suspend_for_input(self, request: CallFingerprint) -> ToolAnswer {
+        let requests: serde_json::Map<String, serde_json::Value> = self
+            .open
+            .iter()
+            .map(|(key, PendingClientQuestion { question, .. })| {
+                let params = Value::Object(question.params.clone()).to_json_lossy();
+                (key.clone(), json!({"method": question.method, "params": params}))
+            })
+            .collect();
+        let state = suspended_calls::suspend_call(SuspendedCall { conversation: self, request });
+        let answer = json!({
+            "resultType": "input_required",
+            "inputRequests": requests,
+            "requestState": state,
+        });
+        match Value::from_json(answer) {
+            Ok(Value::Object(fields)) => ToolAnswer::Raw(fields),
+            _ => ToolAnswer::Raw(Object::new()),
+        }
+    }
+}
+
+/// What a later request must repeat to go on with this one, and who must make it.
+#[derive(Clone, PartialEq)]
+pub(crate) struct CallFingerprint {
+    name: String,
+    args: Value,
+    caller: String,
+}
+
+impl CallFingerprint {
+    pub(crate) fn caller(&self) -> &str {
+        &self.caller
+    }
+
+    fn from_call(callee: &McpCallee, args: &Value, caller: &Caller) -> Self {
+        let name = match callee {
+            McpCallee::Named(name) => name.clone(),
+            McpCallee::Door(tool) => tool.name.clone(),
+        };
+        Self { name, args: args.clone(), caller: caller.name().to_owned() }
+    }
+}
+
+/// Ask what is still to be asked, until nobody waits for an answer any more.
+async fn finish_questions<F: Future<Output = ()>>(
+    mut asking: FuturesUnordered<F>,
+    mut questions: mpsc::UnboundedReceiver<PendingClientQuestion>,
+    peer: rmcp::Peer<RoleServer>,
+) {
+    let mut late = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            Some(asked) = questions.recv() => late.push(ask_client(peer.clone(), asked)),
+            Some(()) = asking.next() => {}
+            Some(()) = late.next() => {}
+            else => return,
+        }
+    }
+}
+
+async fn ask_client(
+    peer: rmcp::Peer<RoleServer>,
+    PendingClientQuestion { question, mut answer }: PendingClientQuestion,
+) {
+    let params = Value::Object(question.params).to_json_lossy();
+    let request = ServerRequest::CustomRequest(CustomRequest::new(question.method, Some(params)));
+    let answered = tokio::select! {
+        answered = peer.send_request(request) => answered,
+        // Nobody waits for it any more; dropping the request cancels it.
+        () = answer.closed() => return,
+    };
+    let answered = answered
+        .map_err(|error| client_error_problem(&error))
+        .and_then(|result| serde_json::to_value(result).map_err(|_| Problem::internal("no JSON")))
+        .and_then(Value::from_json);
+    let _ = answer.send(answered);
+}
+
+/// The client's own words, for a source that speaks its protocol.
+fn client_error_problem(error: &rmcp::ServiceError) -> Problem {
+    let mut problem = Problem::tool_error(format!("the client did not answer: {error}"));
+    if let rmcp::ServiceError::McpError(said) = error {
+        let data = said.data.clone().and_then(|data| Value::from_json(data).ok());
+        problem.refusal = Some(Box::new(moonlark_core::problem::ProtocolError {
+            code: said.code.0.into(),
+            message: said.message.to_string(),
+            data,
+        }));
+    }
+    problem
+}

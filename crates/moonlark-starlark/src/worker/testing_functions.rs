@@ -1,0 +1,110 @@
+//! The functions of `testing` that take or give functions, which no value is.
+
+use moonlark_core::{Problem, ProblemCode, Value};
+use starlark::environment::GlobalsBuilder;
+use starlark::eval::{Arguments, Evaluator};
+use starlark::values::Value as Sv;
+
+use super::native_function::{NativeBody, NativeFunction};
+use super::starlark_errors::{self, raise_problem};
+use super::starlark_globals::JobSession;
+use super::{call_arguments, handler_context, starlark_bridge};
+
+/// Put the function `name` into the module, if it is one of those here.
+pub(super) fn set(builder: &mut GlobalsBuilder, name: &str, full_name: &str) -> bool {
+    match full_name {
+        "testing.raises" => builder.set(name, NativeFunction::new(full_name, Special::Raises)),
+        "testing.context" => builder.set(name, NativeFunction::new(full_name, Special::Context)),
+        _ => return false,
+    }
+    true
+}
+
+#[derive(Debug)]
+enum Special {
+    Raises,
+    Context,
+}
+
+impl NativeBody for Special {
+    fn call<'v>(
+        &self,
+        _name: &str,
+        args: &Arguments<'v, '_>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<Sv<'v>> {
+        match self {
+            Special::Raises => raises(args, eval),
+            Special::Context => make_context(args, eval),
+        }
+    }
+}
+
+fn raises<'v>(
+    args: &Arguments<'v, '_>,
+    eval: &mut Evaluator<'v, '_, '_>,
+) -> starlark::Result<Sv<'v>> {
+    let heap = eval.heap();
+    let (mut function, mut contains, mut about) = (None, None, None);
+    let params = ["fn", "contains", "message"];
+    for (param, value) in call_arguments::collect_arguments("testing.raises", &params, args, heap)?
+    {
+        match param {
+            "fn" => function = Some(value),
+            "contains" => contains = value.unpack_str(),
+            _ => about = value.unpack_str(),
+        }
+    }
+    let about = about.map(|about| format!("{about}: ")).unwrap_or_default();
+    let fail = |message: String| {
+        raise_problem(Problem::tool_error(format!("testing.raises: {about}{message}")))
+    };
+    let Some(function) = function.filter(|function| function.get_type() == "function") else {
+        return Err(fail("takes a function without parameters".to_owned()));
+    };
+    let error = match eval.eval_function(function, &[], &[]) {
+        Ok(value) => {
+            let got = value.to_string_for_type_error();
+            return Err(fail(format!("the function did not fail, it returned {got}")));
+        }
+        Err(error) => error,
+    };
+    let problem = starlark_errors::problem_from_error(&error);
+    // A limit ends the test, whatever it expected.
+    if problem.code == ProblemCode::Limit {
+        return Err(error);
+    }
+    match contains {
+        Some(part) if !problem.message.contains(part) => Err(fail(format!(
+            "it failed with {:?}, which does not contain {part:?}",
+            problem.message
+        ))),
+        _ => Ok(heap.alloc(problem.message)),
+    }
+}
+
+fn make_context<'v>(
+    args: &Arguments<'v, '_>,
+    eval: &mut Evaluator<'v, '_, '_>,
+) -> starlark::Result<Sv<'v>> {
+    let session = JobSession::from_evaluator(eval)?;
+    let heap = eval.heap();
+    let mut config = Value::Object(Default::default());
+    for (_, value) in call_arguments::collect_arguments("testing.context", &["config"], args, heap)?
+    {
+        if !value.is_none() {
+            config =
+                starlark_bridge::read_value(value, heap, "testing.context: config", session.value)
+                    .map_err(raise_problem)?;
+        }
+    }
+    let caller = Value::from_fields([
+        ("surface", "test".into()),
+        ("name", moonlark_core::call::LOCAL_CALLER.into()),
+        ("client", Value::Null),
+    ]);
+    Ok(handler_context::build_context(
+        heap,
+        Value::from_fields([("config", config), ("caller", caller)]),
+    ))
+}

@@ -1,0 +1,253 @@
+//! The one thread that writes: takes what waits, in one transaction, and says so.
+//!
+//! What cannot be written, because the disk is full or the file is damaged, is
+//! tried again every second. Meanwhile calls go on, the oldest entries are given
+//! up when there is no more room, and whoever needs an entry to be durable is
+//! told that it is not.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use moonlark_core::{Problem, Result};
+use parking_lot::Mutex;
+use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
+
+use crate::journal_problem::journal_problem;
+use crate::journal_queue::{JournalQueue, JournalQueueItem};
+use crate::journal_rows::{self, EntryWriteError, unix_micros};
+use crate::journal_schema::{self, JournalSettings};
+use crate::process_lock::{self, ProcessLock};
+use crate::retention::JournalRetention;
+use crate::sealing::JournalSeal;
+
+/// How often what failed is tried again, and how long an idle writer sleeps.
+const WRITE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How long entries that nobody waits for may be in the system's hands only.
+const MAX_UNSYNCED_TIME: Duration = Duration::from_secs(1);
+/// How often old entries are looked for.
+const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
+/// How often a batch is tried that is still there when the journal is closed.
+const MAX_CLOSING_ATTEMPTS: u32 = 2;
+
+/// What the writer and everybody else see.
+pub(crate) struct JournalShared {
+    pub(crate) settings: Mutex<JournalSettings>,
+    pub(crate) queue: Arc<JournalQueue>,
+    /// Why nothing can be written at the moment.
+    pub(crate) trouble: Mutex<Option<Problem>>,
+    /// The number of this process; 0 until the file is open.
+    pub(crate) number: AtomicI64,
+    /// Entries that are in the file, since the start.
+    pub(crate) written: AtomicU64,
+}
+
+pub(crate) struct JournalWriter {
+    shared: Arc<JournalShared>,
+    open: Option<OpenJournal>,
+    /// Taken from the queue, and not written yet.
+    pending: Vec<JournalQueueItem>,
+    synced: Instant,
+    tidied: Option<Instant>,
+    retention: JournalRetention,
+}
+
+struct OpenJournal {
+    connection: Connection,
+    seal: JournalSeal,
+    number: i64,
+    /// Whether commits reach the disk before they are over.
+    syncs: Option<bool>,
+    _process: ProcessLock,
+}
+
+impl JournalWriter {
+    pub(crate) fn new(shared: Arc<JournalShared>) -> JournalWriter {
+        JournalWriter {
+            shared,
+            open: None,
+            pending: Vec::new(),
+            synced: Instant::now(),
+            tidied: None,
+            retention: JournalRetention::default(),
+        }
+    }
+
+    /// Until the queue is closed and empty.
+    pub(crate) fn run_until_closed(mut self) {
+        let mut tries = 0;
+        // So that what is wrong is known before anything has been called.
+        self.write_step();
+        while !self.shared.queue.is_done() || !self.pending.is_empty() {
+            let taken = self.shared.queue.take_batch(WRITE_RETRY_INTERVAL);
+            self.pending.extend(taken);
+            self.write_step();
+            if self.pending.is_empty() || !self.shared.queue.is_closed() {
+                continue;
+            }
+            tries += 1;
+            if tries >= MAX_CLOSING_ATTEMPTS {
+                self.shared.queue.count_lost(self.pending.len());
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn write_step(&mut self) {
+        match self.write_pending() {
+            Ok(()) => self.handle_success(),
+            Err(trouble) => self.handle_failure(trouble),
+        }
+    }
+
+    fn write_pending(&mut self) -> Result<(), JournalWriteFailure> {
+        let settings = self.shared.settings.lock().clone();
+        let open = match &mut self.open {
+            Some(open) => open,
+            none => none.insert(
+                OpenJournal::new(&settings.file).map_err(JournalWriteFailure::from_problem)?,
+            ),
+        };
+        self.shared.number.store(open.number, Ordering::Relaxed);
+        if !self.pending.is_empty() {
+            // What whoever waits needs only to be in the system's hands costs no sync.
+            let awaited = self.pending.iter().any(|item| item.durable);
+            let sync = settings.power && (awaited || self.synced.elapsed() > MAX_UNSYNCED_TIME);
+            open.write_items(&self.pending, sync)
+                .map_err(|error| JournalWriteFailure::from_error(&settings.file, error))?;
+            let entries = self.pending.iter().filter(|item| item.entry.is_some()).count();
+            self.shared.written.fetch_add(entries as u64, Ordering::Relaxed);
+            if sync {
+                self.synced = Instant::now();
+            }
+        }
+        if self.tidied.is_none_or(|tidied| tidied.elapsed() > RETENTION_INTERVAL) {
+            let file = &settings.file;
+            let tidied = self.retention.remove_expired(&mut open.connection, &settings);
+            let done =
+                tidied.map_err(|error| JournalWriteFailure::from_error(file, error.into()))?;
+            process_lock::remove_stale_locks(file);
+            // The rest can wait until others had their turn.
+            self.tidied = done.then(Instant::now);
+        }
+        Ok(())
+    }
+
+    fn handle_success(&mut self) {
+        if let Some(was) = self.shared.trouble.lock().take() {
+            let (_, lost) = self.shared.queue.waiting_and_lost();
+            self.shared.queue.set_broken(false);
+            tracing::info!(
+                "the journal is written again; {lost} entries were lost ({})",
+                was.message
+            );
+        }
+        for waits in self.pending.drain(..).filter_map(|item| item.waits) {
+            // Whoever waited may have gone.
+            let _ = waits.send(Ok(()));
+        }
+    }
+
+    fn handle_failure(&mut self, trouble: JournalWriteFailure) {
+        let JournalWriteFailure { problem, reopen, give_up } = trouble;
+        let problem = *problem;
+        if self.shared.trouble.lock().replace(problem.clone()).as_ref() != Some(&problem) {
+            tracing::error!("{problem}\ncalls go on without being recorded");
+        }
+        self.shared.queue.set_broken(true);
+        if reopen {
+            self.open = None;
+        }
+        // What was announced to whoever waits will not happen.
+        let before = self.pending.len();
+        self.pending.retain_mut(|item| match item.waits.take() {
+            Some(waits) => {
+                let _ = waits.send(Err(problem.clone()));
+                false
+            }
+            None => true,
+        });
+        if give_up {
+            self.shared.queue.count_lost(self.pending.len());
+            self.pending.clear();
+        } else if self.pending.len() < before || !self.pending.is_empty() {
+            // Not at once: it will not be better.
+            std::thread::sleep(WRITE_RETRY_INTERVAL / 10);
+        }
+    }
+}
+
+impl OpenJournal {
+    fn new(file: &Path) -> Result<OpenJournal> {
+        let connection = journal_schema::open_database(file)?;
+        let seal = JournalSeal::load_beside(file)?;
+        let process = ProcessLock::acquire(file)?;
+        let row = params![process.lock, std::process::id(), unix_micros(SystemTime::now())];
+        connection
+            .execute("INSERT INTO journal_processes (lock, pid, at) VALUES (?1, ?2, ?3)", row)
+            .map_err(|error| journal_problem(file, &error))?;
+        let number = connection.last_insert_rowid();
+        Ok(OpenJournal { connection, seal, number, syncs: None, _process: process })
+    }
+
+    fn write_items(
+        &mut self,
+        items: &[JournalQueueItem],
+        sync: bool,
+    ) -> Result<(), EntryWriteError> {
+        if self.syncs.replace(sync) != Some(sync) {
+            let level = if sync { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level)?;
+        }
+        #[cfg(test)]
+        crate::tests::limit_disk(&self.connection)?;
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let entries = items.iter().filter_map(|item| item.entry.as_ref());
+        journal_rows::write_entries(&transaction, entries, self.number, &self.seal)?;
+        Ok(transaction.commit()?)
+    }
+}
+
+/// Why nothing was written, and what to do about it.
+struct JournalWriteFailure {
+    problem: Box<Problem>,
+    /// The connection is of no use any more.
+    reopen: bool,
+    /// It will never be written.
+    give_up: bool,
+}
+
+impl JournalWriteFailure {
+    fn from_problem(problem: Problem) -> JournalWriteFailure {
+        JournalWriteFailure { problem: Box::new(problem), reopen: true, give_up: false }
+    }
+
+    fn from_error(file: &Path, error: EntryWriteError) -> JournalWriteFailure {
+        let error = match error {
+            EntryWriteError::Problem(problem) => {
+                return JournalWriteFailure {
+                    problem: Box::new(problem),
+                    reopen: false,
+                    give_up: true,
+                };
+            }
+            EntryWriteError::Sqlite(error) => error,
+        };
+        use ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase, PermissionDenied, ReadOnly};
+        use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, SystemIoFailure};
+        let code = error.sqlite_error_code();
+        let passing = matches!(
+            code,
+            Some(DatabaseBusy | DatabaseLocked | DiskFull | OutOfMemory | SystemIoFailure)
+        );
+        let reopen = matches!(
+            code,
+            Some(DatabaseCorrupt | NotADatabase | CannotOpen | PermissionDenied | ReadOnly)
+        );
+        let problem = Box::new(journal_problem(file, &error));
+        JournalWriteFailure { problem, reopen, give_up: !passing && !reopen }
+    }
+}

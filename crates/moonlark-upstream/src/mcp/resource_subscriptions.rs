@@ -1,0 +1,247 @@
+//! Resources of a server that somebody watches, and keeping the server to it.
+//!
+//! A modern server is asked once for all of them, and for its lists; when they
+//! change, a new request takes over from the old one. An old server is asked for
+//! each. Either way it happens again whenever the connection was made anew.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use moonlark_core::source_resources::ResourceWatcher;
+use moonlark_core::value::Object;
+use moonlark_core::{Call, Result, Value};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::connection::{
+    ConnectionInbox, McpConnection, McpRequestOptions, ProtocolEra, RequestListener,
+};
+use super::json_rpc::{RequestFailure, RpcError};
+use super::server_messages::UpstreamInbox;
+use super::upstream_state::UpstreamState;
+
+/// How long a server may take to agree.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait before a subscription that ended is begun again.
+const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(5);
+const METHOD_NOT_FOUND: i64 = -32601;
+
+pub(crate) struct ResourceSubscriptions {
+    shared: Weak<UpstreamState>,
+    /// What is watched under each lease.
+    leases: Mutex<HashMap<u64, String>>,
+    /// Counts the changes of `leases`.
+    wanted: watch::Sender<u64>,
+    /// The change that the server knows of.
+    agreed: watch::Sender<u64>,
+}
+
+/// Have the server tell of changes of `uri` for as long as the lease lasts.
+/// Ready when it has agreed.
+pub(crate) async fn watch_resource(
+    shared: &UpstreamState,
+    call: &Call,
+    lease: u64,
+    uri: &str,
+) -> Result<()> {
+    let _busy = shared.mark_busy();
+    // One that rests is woken; what is not there cannot agree.
+    shared.wait_for_connection(call.deadline()).await?;
+    let watching = &shared.watching;
+    let version = watching.change_leases(|leases| drop(leases.insert(lease, uri.to_owned())));
+    let mut agreed = watching.agreed.subscribe();
+    let agreement = agreed.wait_for(|agreed| *agreed >= version);
+    // If it takes longer, it is watched from then on.
+    let _ = tokio::time::timeout(SUBSCRIBE_TIMEOUT, agreement).await;
+    Ok(())
+}
+
+/// For the catalog: how leases on resources of this server end.
+pub(crate) struct SubscriptionReleaser(pub(crate) Weak<UpstreamState>);
+
+impl ResourceWatcher for SubscriptionReleaser {
+    fn release_lease(&self, lease: u64) {
+        let Some(shared) = self.0.upgrade() else { return };
+        if shared.watching.leases.lock().contains_key(&lease) {
+            shared.watching.change_leases(|leases| drop(leases.remove(&lease)));
+        }
+    }
+}
+
+impl ResourceSubscriptions {
+    pub(crate) fn new(shared: Weak<UpstreamState>) -> Self {
+        Self {
+            shared,
+            leases: Mutex::default(),
+            wanted: watch::Sender::new(0),
+            agreed: watch::Sender::new(0),
+        }
+    }
+
+    /// Whether anything is watched.
+    pub(crate) fn has_leases(&self) -> bool {
+        !self.leases.lock().is_empty()
+    }
+
+    /// Keep the server to it for as long as what is returned lives.
+    pub(crate) fn keep_subscribed(&self, link: &McpConnection) -> AbortOnDropHandle<()> {
+        let (shared, link) = (self.shared.clone(), link.clone());
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            let Some(wanted) = shared.upgrade().map(|shared| shared.watching.wanted.subscribe())
+            else {
+                return;
+            };
+            match link.peer().era {
+                ProtocolEra::Modern => run_modern_subscription(shared, link, wanted).await,
+                ProtocolEra::Legacy => run_legacy_subscriptions(shared, link, wanted).await,
+            }
+        }))
+    }
+
+    fn change_leases(&self, edit: impl FnOnce(&mut HashMap<u64, String>)) -> u64 {
+        let mut leases = self.leases.lock();
+        edit(&mut leases);
+        let mut version = 0;
+        self.wanted.send_modify(|wanted| {
+            *wanted += 1;
+            version = *wanted;
+        });
+        version
+    }
+
+    /// What is watched now, and which change that is.
+    fn current_uris(&self) -> (u64, HashSet<String>) {
+        let leases = self.leases.lock();
+        (*self.wanted.borrow(), leases.values().cloned().collect())
+    }
+}
+
+/// An old server: each resource by itself.
+async fn run_legacy_subscriptions(
+    shared: Weak<UpstreamState>,
+    link: McpConnection,
+    mut wanted: watch::Receiver<u64>,
+) {
+    let mut told: HashSet<String> = HashSet::new();
+    loop {
+        wanted.mark_unchanged();
+        let Some((version, uris)) = shared.upgrade().map(|shared| shared.watching.current_uris())
+        else {
+            return;
+        };
+        for (method, uri) in told
+            .difference(&uris)
+            .map(|uri| ("resources/unsubscribe", uri))
+            .chain(uris.difference(&told).map(|uri| ("resources/subscribe", uri)))
+        {
+            let mut params = Object::new();
+            params.insert("uri".to_owned(), Value::from(uri.as_str()));
+            let asked = link.send_request(method, params, McpRequestOptions::default());
+            if let Ok(Err(failure)) = tokio::time::timeout(SUBSCRIBE_TIMEOUT, asked).await {
+                tracing::debug!(target: "upstream", "{method} of {uri}: {failure:?}");
+            }
+        }
+        told = uris;
+        if let Some(shared) = shared.upgrade() {
+            shared.watching.agreed.send_replace(version);
+        }
+        if wanted.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A modern server: everything in one request that lasts.
+async fn run_modern_subscription(
+    shared: Weak<UpstreamState>,
+    link: McpConnection,
+    mut wanted: watch::Receiver<u64>,
+) {
+    let mut _current: Option<AbortOnDropHandle<()>> = None;
+    loop {
+        wanted.mark_unchanged();
+        let Some((version, uris)) = shared.upgrade().map(|shared| shared.watching.current_uris())
+        else {
+            return;
+        };
+        let acknowledged = Arc::new(Notify::new());
+        let ended = Arc::new(Notify::new());
+        let listener = Arc::new(SubscriptionListener {
+            mailbox: UpstreamInbox(shared.clone()),
+            acknowledged: acknowledged.clone(),
+        });
+        let (asking, over, unsupported) = (link.clone(), ended.clone(), watch::Sender::new(false));
+        let refused = unsupported.subscribe();
+        let next = AbortOnDropHandle::new(tokio::spawn(async move {
+            let about = McpRequestOptions {
+                listener: Some(listener),
+                quiet: true,
+                ..McpRequestOptions::default()
+            };
+            let answer =
+                asking.send_request("subscriptions/listen", subscription_filter(uris), about).await;
+            if matches!(
+                answer,
+                Err(RequestFailure::Refused(RpcError { code: METHOD_NOT_FOUND, .. }))
+            ) {
+                unsupported.send_replace(true);
+            }
+            over.notify_one();
+        }));
+        tokio::select! {
+            () = acknowledged.notified() => {}
+            () = ended.notified() => ended.notify_one(),
+            () = tokio::time::sleep(SUBSCRIBE_TIMEOUT) => {}
+        }
+        // The old one ends only now, so that nothing falls between them.
+        _current = Some(next);
+        if let Some(shared) = shared.upgrade() {
+            shared.watching.agreed.send_replace(version);
+        }
+        tokio::select! {
+            changed = wanted.changed() => if changed.is_err() { return },
+            () = ended.notified() => {
+                if *refused.borrow() || !link.is_open() {
+                    return;
+                }
+                tokio::time::sleep(RESUBSCRIBE_DELAY).await;
+            }
+        }
+    }
+}
+
+fn subscription_filter(uris: HashSet<String>) -> Object {
+    let yes = Value::Bool(true);
+    let uris = Value::Array(uris.into_iter().map(Value::from).collect());
+    let notifications = Value::from_fields([
+        ("toolsListChanged", yes.clone()),
+        ("promptsListChanged", yes.clone()),
+        ("resourcesListChanged", yes),
+        ("resourceSubscriptions", uris),
+    ]);
+    let mut params = Object::new();
+    params.insert("notifications".to_owned(), notifications);
+    params
+}
+
+/// What comes on the lasting request.
+struct SubscriptionListener {
+    mailbox: UpstreamInbox,
+    acknowledged: Arc<Notify>,
+}
+
+impl RequestListener for SubscriptionListener {
+    fn on_notification(&self, method: &str, params: Object) {
+        match method {
+            "notifications/subscriptions/acknowledged" => self.acknowledged.notify_one(),
+            _ => self.mailbox.on_notification(method, params),
+        }
+    }
+
+    fn on_request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, RpcError>> {
+        self.mailbox.on_request(method, params)
+    }
+}

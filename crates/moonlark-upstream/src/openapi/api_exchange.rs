@@ -1,0 +1,295 @@
+//! One request and its answer: redirects, retries, time.
+//!
+//! Credentials go to the API and nowhere else. Where an answer leads to another
+//! host, only its address is followed, only when that only reads, and only to
+//! public addresses.
+
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION};
+use http::{Method, StatusCode};
+use moonlark_core::grant::is_public_address;
+use moonlark_core::tool::CallEffects;
+use moonlark_core::trace::{SpanAttribute, SpanKind};
+use moonlark_core::value::shorten_text;
+use moonlark_core::{Call, Problem, ProblemCode, Result};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::{Client, Response};
+use tokio::time::Instant;
+use url::{Host, Url};
+
+use super::api_response::{ApiResponse, read_bytes, retry_after_seconds};
+use super::request_builder::ApiRequest;
+use crate::trace_headers;
+
+const MAX_REDIRECTS: usize = 5;
+/// Further tries of a call that only reads.
+const MAX_RETRIES: u32 = 3;
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+/// For the operator's own APIs, wherever they are.
+pub(crate) static API_HTTP_CLIENT: LazyLock<Result<Client>> =
+    LazyLock::new(|| build_api_http_client(None));
+/// For where APIs send us on to.
+pub(crate) static PUBLIC_HTTP_CLIENT: LazyLock<Result<Client>> =
+    LazyLock::new(|| build_api_http_client(Some(PublicOnlyResolver)));
+
+fn build_api_http_client(resolver: Option<PublicOnlyResolver>) -> Result<Client> {
+    // Fails only when another part of the process was first, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = || {
+        let builder = Client::builder()
+            .user_agent(concat!("moonlark/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .tcp_nodelay(true);
+        match resolver {
+            Some(resolver) => builder.dns_resolver(resolver),
+            None => builder,
+        }
+    };
+    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(|error| {
+        Problem::unavailable(format!("web requests cannot be made: {}", error.without_url()))
+    })
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PublicOnlyResolver;
+
+impl Resolve for PublicOnlyResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let all = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let public: Vec<SocketAddr> = all.filter(|it| is_public_address(it.ip())).collect();
+            match public.is_empty() {
+                true => Err("the name leads to no public address".into()),
+                false => Ok(Box::new(public.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+pub(crate) struct ApiExchange<'a> {
+    pub(crate) api: &'a str,
+    pub(crate) call: &'a Call,
+    pub(crate) method: Method,
+    /// The operation's path, with its placeholders.
+    pub(crate) template: &'a str,
+    pub(crate) effects: CallEffects,
+    /// The document names the address, and nobody vouches for it.
+    pub(crate) public_only: bool,
+    /// Headers that hold secrets, beside the usual ones.
+    pub(crate) secret_headers: &'a HeaderMap,
+}
+
+impl ApiExchange<'_> {
+    /// Send it, again if the API says that it is busy and nothing can happen
+    /// twice.
+    pub(crate) async fn send_with_retries(&self, request: &ApiRequest) -> Result<ApiResponse> {
+        let (mut tries, mut broken) = (0, false);
+        loop {
+            let read = match self.send_following_redirects(request).await {
+                // Once more, where nothing can happen twice.
+                Err(problem)
+                    if self.is_repeatable() && !broken && is_transport_problem(&problem) =>
+                {
+                    broken = true;
+                    continue;
+                }
+                read => read?,
+            };
+            let busy = matches!(read.status.as_u16(), 429 | 503);
+            if !busy || !self.effects.read_only || tries >= MAX_RETRIES {
+                return Ok(read);
+            }
+            let asked = retry_after_seconds(&read.headers).map(|it| Duration::from_secs(it.into()));
+            let pause = asked.unwrap_or(FIRST_RETRY_PAUSE * 2_u32.pow(tries));
+            // Waiting past the end would lose an answer that is there.
+            if Instant::now() + pause >= self.call.deadline() {
+                return Ok(read);
+            }
+            tries += 1;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Whether a call that was made twice did the same as one.
+    fn is_repeatable(&self) -> bool {
+        self.effects.read_only || self.effects.idempotent
+    }
+
+    async fn send_following_redirects(&self, request: &ApiRequest) -> Result<ApiResponse> {
+        let (mut url, mut method) = (request.url.clone(), self.method.clone());
+        let (mut body, mut at_home) = (request.body.clone(), true);
+        if self.public_only && !is_public_target(&url) {
+            return Err(self.not_public_problem(&url));
+        }
+        for _ in 0..=MAX_REDIRECTS {
+            let client =
+                if at_home && !self.public_only { &API_HTTP_CLIENT } else { &PUBLIC_HTTP_CLIENT };
+            let client = client.as_ref().map_err(Clone::clone)?;
+            let mut builder = client.request(method.clone(), url.clone());
+            let mut spanning = self.call.start_span(|| self.describe_span(&method, &url));
+            builder = builder.headers(match at_home {
+                true => {
+                    let mut headers = request.headers.clone();
+                    trace_headers::add_trace_headers(&mut headers, spanning.trace());
+                    headers
+                }
+                false => self.headers_without_secrets(&request.headers),
+            });
+            if let Some(body) = &body {
+                builder = builder.body(body.clone());
+            }
+            let mut response = match builder.send().await {
+                Ok(response) => response,
+                Err(error) => {
+                    let problem = self.unreachable_problem(&url, error);
+                    spanning.end_with(problem.code.as_str());
+                    return Err(problem);
+                }
+            };
+            let status = response.status();
+            spanning.set_attribute(
+                "http.response.status_code",
+                SpanAttribute::Number(status.as_u16().into()),
+            );
+            let failed = status.is_client_error() || status.is_server_error();
+            let outcome = if failed { ProblemCode::ToolError.as_str() } else { "ok" };
+            let target = match self.redirect_target(&url, &response) {
+                Ok(target) => target,
+                Err(problem) => {
+                    spanning.end_with(problem.code.as_str());
+                    return Err(problem);
+                }
+            };
+            let Some(target) = target else {
+                let headers = std::mem::take(response.headers_mut());
+                let bytes = read_bytes(response, self.call.limits().http_body).await;
+                spanning.end_with(bytes.as_ref().map_or_else(|it| it.code.as_str(), |_| outcome));
+                let bytes = bytes?;
+                return Ok(ApiResponse { status, headers, bytes });
+            };
+            spanning.end_with(outcome);
+            let reads = matches!(method, Method::GET | Method::HEAD);
+            let becomes_get = response.status() == StatusCode::SEE_OTHER
+                || (matches!(response.status().as_u16(), 301 | 302) && method == Method::POST);
+            at_home = target.origin() == request.url.origin();
+            if !at_home && (!reads || !is_public_target(&target)) {
+                return Err(self.foreign_redirect_problem(&target));
+            }
+            if becomes_get && !reads {
+                (method, body) = (Method::GET, None);
+            }
+            url = target;
+        }
+        Err(Problem::unavailable(format!("API '{}' sends us in circles", self.api))
+            .with_retryable(false))
+    }
+
+    /// The request as traces have it: nothing of what it is asked with.
+    fn describe_span(&self, method: &Method, url: &Url) -> SpanKind {
+        let text = |text: &str| SpanAttribute::Text(text.to_owned());
+        let mut facts = vec![
+            ("http.request.method", text(method.as_str())),
+            ("url.template", text(self.template)),
+            ("moonlark.source", text(self.api)),
+        ];
+        facts.extend(url.host_str().map(|host| ("server.address", text(host))));
+        let port = url.port_or_known_default();
+        facts.extend(port.map(|port| ("server.port", SpanAttribute::Number(port.into()))));
+        SpanKind::Request { name: format!("{method} {}", self.template), facts }
+    }
+
+    /// What may be told to strangers.
+    fn headers_without_secrets(&self, headers: &HeaderMap) -> HeaderMap {
+        let mut kept = headers.clone();
+        for name in [AUTHORIZATION, COOKIE].iter().chain(self.secret_headers.keys()) {
+            kept.remove(name);
+        }
+        let secret: Vec<_> =
+            kept.iter().filter(|(_, it)| it.is_sensitive()).map(|(name, _)| name.clone()).collect();
+        secret.iter().for_each(|name| drop(kept.remove(name)));
+        kept
+    }
+
+    fn redirect_target(&self, from: &Url, response: &Response) -> Result<Option<Url>> {
+        if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+            return Ok(None);
+        }
+        let Some(location) = response.headers().get(LOCATION) else { return Ok(None) };
+        let target =
+            std::str::from_utf8(location.as_bytes()).ok().and_then(|it| from.join(it).ok());
+        let target = target.filter(|it| matches!(it.scheme(), "http" | "https"));
+        // From a safe connection to one that everybody reads.
+        let target = target.filter(|it| from.scheme() == "http" || it.scheme() == "https");
+        target.map(Some).ok_or_else(|| {
+            let message = format!("API '{}' redirects to where we do not follow", self.api);
+            Problem::unavailable(message).with_retryable(false)
+        })
+    }
+
+    fn foreign_redirect_problem(&self, target: &Url) -> Problem {
+        let host = target.host_str().unwrap_or_default();
+        Problem::unavailable(format!(
+            "API '{}' sends us on to {}, which is not followed",
+            self.api,
+            shorten_text(host)
+        ))
+        .with_hint(format!("if it moved there, set base_url of apis.{}", self.api))
+        .with_retryable(false)
+    }
+
+    fn not_public_problem(&self, url: &Url) -> Problem {
+        let there = url.origin().ascii_serialization();
+        Problem::denied(format!(
+            "the document of API '{}' names {there}, which is no public address",
+            self.api
+        ))
+        .with_hint(format!(
+            "if that is right, set base_url of apis.{}, or add auth_hosts = [\"{there}\"]",
+            self.api
+        ))
+    }
+
+    fn unreachable_problem(&self, url: &Url, error: reqwest::Error) -> Problem {
+        let never_sent = error.is_connect() || error.is_builder();
+        let error = error.without_url();
+        let mut inner: &dyn std::error::Error = &error;
+        while let Some(source) = inner.source() {
+            inner = source;
+        }
+        let (at, why) =
+            (url.origin().ascii_serialization(), shorten_text(&inner.to_string()).into_owned());
+        match never_sent || self.is_repeatable() {
+            true => {
+                Problem::unavailable(format!("API '{}' cannot be reached at {at}: {why}", self.api))
+                    .with_hint(format!(
+                        "see base_url of apis.{}, and whether it is reachable from here",
+                        self.api
+                    ))
+            }
+            false => Problem::unavailable(format!(
+                "API '{}' at {at} broke off: {why}; the call may have happened",
+                self.api
+            ))
+            .with_retryable(false),
+        }
+    }
+}
+
+/// Whether the connection failed, and not the API.
+fn is_transport_problem(problem: &Problem) -> bool {
+    problem.code == ProblemCode::Unavailable && problem.is_retryable()
+}
+
+/// An address by number needs no resolver, so it is judged here.
+pub(crate) fn is_public_target(target: &Url) -> bool {
+    match target.host() {
+        Some(Host::Ipv4(ip)) => is_public_address(ip.into()),
+        Some(Host::Ipv6(ip)) => is_public_address(ip.into()),
+        Some(Host::Domain(_)) => true,
+        None => false,
+    }
+}
