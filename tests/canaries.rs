@@ -363,14 +363,13 @@ fn story(args: &[&str], level: Option<&str>) {
 
 fn collect(world: &World, evidence: &mut Evidence) {
     for (path, request) in world.echo.seen() {
-        match path.starts_with("/v1/") {
+        if path.starts_with("/v1/") {
             // The headers are for the collector; what is in the body, everybody sees there.
-            true => {
-                let (head, body) = request.split_once("\r\n\r\n").unwrap();
-                evidence.add(format!("echo headers of {path}"), head);
-                evidence.add(format!("echo body of {path}"), body);
-            }
-            false => evidence.add(format!("echo {path}"), request),
+            let (head, body) = request.split_once("\r\n\r\n").unwrap();
+            evidence.add(format!("echo headers of {path}"), head);
+            evidence.add(format!("echo body of {path}"), body);
+        } else {
+            evidence.add(format!("echo {path}"), request);
         }
     }
     for dir in [".moonlark", "typed", "generated"] {

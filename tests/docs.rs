@@ -150,9 +150,10 @@ impl Page {
     fn lua(&self, block: &Block) -> Result<(), String> {
         assert!(block.is_lua());
         if let Some(file) = block.file().filter(|file| file.starts_with("scripts/")) {
-            return match self.commands.contains(file) {
-                true => Ok(()),
-                false => Err(format!("no command of the page runs {file}")),
+            return if self.commands.contains(file) {
+                Ok(())
+            } else {
+                Err(format!("no command of the page runs {file}"))
             };
         }
         let file = match block.file() {
@@ -202,9 +203,10 @@ impl Page {
             "curl" => {
                 let address = self.serve().address.clone();
                 let command = command.replace("localhost:7331", &address);
-                match has_curl() {
-                    true => Ok(Some(self.shell(&command))),
-                    false => Ok(Some(request(self.serve(), &command))),
+                if has_curl() {
+                    Ok(Some(self.shell(&command)))
+                } else {
+                    Ok(Some(request(self.serve(), &command)))
                 }
             }
             "cargo" | "./test" => Ok(None),
@@ -352,11 +354,10 @@ fn commands(block: &Block) -> Vec<(String, String)> {
 
 fn succeed(output: Output) -> Result<(), String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    match output.status.success() {
-        true => Ok(()),
-        false => {
-            Err(format!("{}\n{}", text(&output.stdout), text(&output.stderr)).trim().to_owned())
-        }
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{}\n{}", text(&output.stdout), text(&output.stderr)).trim().to_owned())
     }
 }
 

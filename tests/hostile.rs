@@ -156,6 +156,7 @@ pub fn folder() -> tempfile::TempDir {
     std::os::unix::fs::symlink("..", at("tools/escape")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", at("tools/zero")).unwrap();
     let fifo = std::ffi::CString::new(at("tools/fifo").to_str().unwrap()).unwrap();
+    // SAFETY: the path is a C string that outlives the call.
     assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
     dir
 }

@@ -84,9 +84,10 @@ fn connected(server: &Server) {
     eventually("all sources", || {
         let sources = server.get("/sources").json();
         let all = sources["upstreams"].as_array().unwrap().clone();
-        match all.len() == 2 && all.iter().all(|it| it["state"] == "ready") {
-            true => Ok(()),
-            false => Err(sources.to_string()),
+        if all.len() == 2 && all.iter().all(|it| it["state"] == "ready") {
+            Ok(())
+        } else {
+            Err(sources.to_string())
         }
     });
 }

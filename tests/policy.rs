@@ -27,9 +27,10 @@ fn what_is_denied_does_not_exist_by_any_way_in() {
     let world = World::new();
     let mut rows = 0;
     for (rules, callers) in &TABLE {
-        world.rule(&match rules.is_empty() {
-            true => String::new(),
-            false => format!("[policy]\nrules = [{rules}]"),
+        world.rule(&if rules.is_empty() {
+            String::new()
+        } else {
+            format!("[policy]\nrules = [{rules}]")
         });
         for (caller, gone) in *callers {
             let gone = gone.split_whitespace().collect();

@@ -21,6 +21,7 @@ pub fn wait_for_death(pid: u32) {
         let mut event = libc::pollfd { fd: handle, events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, which lives as long as the call; then our own handle.
         let ready = unsafe { libc::poll(&mut event, 1, PATIENCE.as_millis() as i32) };
+        // SAFETY: the handle was opened above and is used nowhere else.
         unsafe { libc::close(handle) };
         assert_eq!(ready, 1, "{pid} lives on");
     }

@@ -45,10 +45,7 @@ impl World {
     /// or from where the page itself comes.
     fn open(&self, name: &str, directly: bool) -> Value {
         let Front { port, tell_port, .. } = self.front;
-        let target = match directly {
-            true => self.server.url(""),
-            false => String::new(),
-        };
+        let target = if directly { self.server.url("") } else { String::new() };
         let tell = format!("http://127.0.0.1:{tell_port}/");
         let _browser =
             Browser::open(&format!("http://{name}:{port}/page?target={target}&tell={tell}"));
@@ -246,6 +243,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         // It is several processes.
+        // SAFETY: a system call with plain numbers.
         unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         let _ = self.child.wait();
     }

@@ -167,9 +167,10 @@ pub fn builtin_case(name: &str, sizes: Sizes, numbers: &mut SeededNumbers) -> Ca
     let count = 1 + numbers.below(4);
     let places = (0..count)
         .map(|place| {
-            let kind = match place == 0 && numbers.below(4) != 0 {
-                true => usual,
-                false => kinds[numbers.below(kinds.len())],
+            let kind = if place == 0 && numbers.below(4) != 0 {
+                usual
+            } else {
+                kinds[numbers.below(kinds.len())]
             };
             shape(kind, sizes, numbers)
         })

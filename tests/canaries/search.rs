@@ -65,12 +65,11 @@ impl Evidence {
     pub fn add_files(&mut self, dir: &Path) {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             let path = entry.path();
-            match path.is_dir() {
-                true => self.add_files(&path),
-                false => {
-                    let name = path.file_name().unwrap().to_string_lossy().into_owned();
-                    self.add(format!("file {name}"), std::fs::read(&path).unwrap_or_default());
-                }
+            if path.is_dir() {
+                self.add_files(&path)
+            } else {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                self.add(format!("file {name}"), std::fs::read(&path).unwrap_or_default());
             }
         }
     }

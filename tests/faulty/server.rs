@@ -58,9 +58,10 @@ impl Server {
             return Reply::Silence;
         }
         let right = self.right(method, params).await;
-        match self.faults.contains(&self.mode.as_str()) {
-            true => Reply::Fault(self.mode.clone(), Box::new(right)),
-            false => right,
+        if self.faults.contains(&self.mode.as_str()) {
+            Reply::Fault(self.mode.clone(), Box::new(right))
+        } else {
+            right
         }
     }
 

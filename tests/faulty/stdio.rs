@@ -124,6 +124,7 @@ async fn misbehave(line: &Line, fault: &str, right: Value, args: &Value) -> io::
             line.stays.store(true, Ordering::SeqCst);
             // SAFETY: two numbers; whoever uses them here gets an error.
             unsafe { libc::close(0) };
+            // SAFETY: nothing of this process writes to stdout afterwards.
             unsafe { libc::close(1) };
             Ok(())
         }

@@ -173,10 +173,7 @@ impl<'a> Arguments<'a> {
         let end = high.unwrap_or(start + 50.0 * step);
         let steps = ((end - start) / step).clamp(0.0, 50.0) as usize;
         let made = ((start / step).ceil() + self.below(steps + 1) as f64) * step;
-        match whole || made.fract() == 0.0 {
-            true => Some(json!(made as i64)),
-            false => Some(json!(made)),
-        }
+        if whole || made.fract() == 0.0 { Some(json!(made as i64)) } else { Some(json!(made)) }
     }
 
     fn string(&mut self, schema: &Map<String, Value>, depth: usize) -> Option<String> {

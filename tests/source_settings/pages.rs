@@ -57,10 +57,13 @@ async fn answer(State(count): State<Arc<AtomicUsize>>, uri: Uri) -> Response {
         "next_null" | "next_null_404" => {
             json!({"results": items, "next": if last { Value::Null } else { json!(next) }})
         }
-        "cursor" => match last {
-            true => json!({"items": items}),
-            false => json!({"items": items, "next_cursor": (page + 1).to_string()}),
-        },
+        "cursor" => {
+            if last {
+                json!({"items": items})
+            } else {
+                json!({"items": items, "next_cursor": (page + 1).to_string()})
+            }
+        }
         "has_more" => json!({"data": items, "has_more": !last}),
         "has_next" => json!({"items": items, "pageInfo": {"hasNextPage": !last}}),
         "total" => json!({"items": items, "total": 6}),

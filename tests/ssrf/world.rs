@@ -195,10 +195,8 @@ fn serve(
     loop {
         let request = read_request(&mut stream)?;
         let to = request.split(' ').nth(1).unwrap_or_default().contains("/to/");
-        let head = match to {
-            true => redirect.lock().unwrap().clone(),
-            false => "HTTP/1.1 200 OK\r\n".to_owned(),
-        };
+        let head =
+            if to { redirect.lock().unwrap().clone() } else { "HTTP/1.1 200 OK\r\n".to_owned() };
         seen.lock().unwrap().push(request);
         write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).ok()?;
     }

@@ -143,9 +143,8 @@ fn a_server_that_closes_its_pipes_and_stays_is_ended_and_started_again() {
         lost("upstream 'bad' closed its input or output and was ended")
     );
     assert_ne!(pid(&world), first);
-    eventually("the end of the one that stayed", || match is_dead(first) {
-        true => Ok(()),
-        false => Err(first.to_string()),
+    eventually("the end of the one that stayed", || {
+        if is_dead(first) { Ok(()) } else { Err(first.to_string()) }
     });
     world.end();
 }
@@ -257,9 +256,10 @@ fn a_server_that_changes_its_tools_while_being_called_is_followed() {
         assert_eq!(world.call_with("change", json!({"remove": "slow"})), text("changed"));
         eventually("the new list", || {
             let tools = world.tools();
-            match tools.contains(&"added_1".to_owned()) && !tools.contains(&"slow".to_owned()) {
-                true => Ok(()),
-                false => Err(format!("{tools:?}")),
+            if tools.contains(&"added_1".to_owned()) && !tools.contains(&"slow".to_owned()) {
+                Ok(())
+            } else {
+                Err(format!("{tools:?}"))
             }
         });
         // What had begun goes on.

@@ -327,9 +327,8 @@ const NOT_REPEATED: &str = "; the call may have happened, and was not repeated";
 /// As a part of a URL, whatever is in it.
 fn encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let parts = name.bytes().map(|byte| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
+    let parts = name.bytes().map(|byte| {
+        if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     });
     parts.collect()
 }

@@ -62,12 +62,11 @@ impl SupervisedProcess {
         // Whatever is opened here closes when another process is started: the
         // end of `ours` must be seen as soon as we are gone.
         let (ours, theirs) = Socket::pair()?;
-        let (input, stdin) = match launch.feed {
-            true => {
-                let (input, stdin) = io::pipe()?;
-                (input.into(), Some(pipe::Sender::from_owned_fd(stdin.into())?))
-            }
-            false => (OwnedFd::from(File::open("/dev/null")?), None),
+        let (input, stdin) = if launch.feed {
+            let (input, stdin) = io::pipe()?;
+            (input.into(), Some(pipe::Sender::from_owned_fd(stdin.into())?))
+        } else {
+            (OwnedFd::from(File::open("/dev/null")?), None)
         };
         send_descriptors(&ours, [input.as_fd(), launch.folder.as_fd()])?;
         ours.set_nonblocking(true)?;

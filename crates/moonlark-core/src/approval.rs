@@ -1,8 +1,8 @@
 //! Calls that a person decides on.
 //!
-//! A rule says so ([`Action::Approve`](crate::policy::Action)); [`Approvals`]
+//! A rule says so ([`RuleAction::Approve`](crate::policy::Action)); [`ApprovalLedger`]
 //! keeps what was asked and decided, here or elsewhere; [`rules`] says what
-//! becomes of a call because of that, and [`granted`] is the gateway's step. A
+//! becomes of a call because of that, and [`gate`] is the gateway's step. A
 //! decision is good for one call: of that tool, with those arguments, by that
 //! caller. Nothing here knows how a person is reached.
 
@@ -166,13 +166,12 @@ impl ApprovalTicket {
                 "`moonlark approvals show {id}` shows all of it, and `moonlark approvals approve {id}` lets it be made; {next}"
             );
         }
-        let ask = match self.arguments.left_out {
-            false => {
-                format!("ask your user, or the operator of this server, to decide on approval {id}")
-            }
-            true => format!(
+        let ask = if self.arguments.left_out {
+            format!(
                 "ask the operator of this server to look at approval {id} with `moonlark approvals show`, where all arguments are seen, and to decide on it"
-            ),
+            )
+        } else {
+            format!("ask your user, or the operator of this server, to decide on approval {id}")
         };
         match (self.run, with_token) {
             (Some(run), true) => format!(

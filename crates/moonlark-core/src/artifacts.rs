@@ -4,7 +4,7 @@
 //! In memory, and bounded three ways: by bytes, by number, by age. What is
 //! oldest goes first, of whoever has most: nobody's make room for another's. Whoever has the handle may read, unless it was made for a
 //! caller with a name: then only that one. A handle is never written to a log.
-//! Nothing here knows who shows what to whom: [`preview`] and [`shape`] only say
+//! Nothing here knows who shows what to whom: [`preview_value`] and [`shape`] only say
 //! what a large value looks like.
 
 mod preview;
@@ -184,12 +184,9 @@ impl ArtifactStore {
             |it: &Arc<StoredArtifact>| it.owner.as_deref().is_none_or(|name| name == by.name());
         self.get(handle).filter(is_theirs).ok_or_else(|| {
             let message = format!("there is no artifact '{}'", shorten_text(handle));
-            let hint = match handle.strip_prefix(ARTIFACT_URI_SCHEME).unwrap_or(handle).starts_with("art_") {
-                true => {
+            let hint = if handle.strip_prefix(ARTIFACT_URI_SCHEME).unwrap_or(handle).starts_with("art_") {
                     "artifacts are kept for up to an hour, and the oldest make room for new ones: run what made it again"
-                }
-                false => "a handle begins with art_, as it was in the answer of an earlier script",
-            };
+                } else { "a handle begins with art_, as it was in the answer of an earlier script" };
             Problem::new(ProblemCode::NotFound, message).with_hint(hint)
         })
     }

@@ -18,7 +18,7 @@ pub enum ToolAnswer {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
-    /// Objects with a `type`: see [`KINDS`].
+    /// Objects with a `type`: see [`CONTENT_KINDS`].
     pub blocks: Vec<Value>,
     /// The result as a value, where the tool gave one beside the content.
     pub structured: Option<Value>,

@@ -177,7 +177,7 @@ impl Gateway {
         let _ = self.0.news.send(news);
     }
 
-    /// Every [`announce`](Self::announce) from now on.
+    /// Every [`announce_event`](Self::announce) from now on.
     pub fn subscribe_to_events(&self) -> broadcast::Receiver<SourceEvent> {
         self.0.news.subscribe()
     }
@@ -321,9 +321,10 @@ impl Gateway {
         };
         // Scripts and the command line reach what is hidden from agents.
         let from_agent = !parent.is_nested() && matches!(parent.caller().surface, "mcp" | "rest");
-        let tool = match from_agent {
-            true => parent.catalog().find_tool_for_agents(name)?,
-            false => parent.catalog().find_tool(name)?,
+        let tool = if from_agent {
+            parent.catalog().find_tool_for_agents(name)?
+        } else {
+            parent.catalog().find_tool(name)?
         };
         let mut args = args;
         if from_agent && parent.caller().surface == "mcp" {

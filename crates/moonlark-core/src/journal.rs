@@ -1,9 +1,9 @@
 //! The durable record of runs and calls: what is written, and who keeps it.
 //!
 //! The gateway says when a call begins and ends, `execute` when a run does; a
-//! [`Recorder`] keeps it. Nothing here knows where: core does no I/O. Entries
+//! [`JournalRecorder`] keeps it. Nothing here knows where: core does no I/O. Entries
 //! hold arguments and answers exactly as they were, because a run is replayed
-//! from them; what people read of one is made by [`shown`].
+//! from them; what people read of one is made by [`redaction`].
 
 mod recorded_call;
 pub mod redaction;
@@ -28,7 +28,7 @@ pub(crate) use recorded_call::{record_call, record_refused_call, wait_until_writ
 /// Keeps what happens.
 ///
 /// Every call that has begun owes one end, so ends are always taken, and calls
-/// wait for [`room`](Recorder::room) before they begin: backpressure instead of
+/// wait for [`wait_for_room`](Recorder::room) before they begin: backpressure instead of
 /// loss, and nothing waits where nothing can, such as when a call is dropped.
 pub trait JournalRecorder: Send + Sync {
     /// Take an entry; never waits. Entries are kept in the order they came.

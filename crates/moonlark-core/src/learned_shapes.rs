@@ -1,7 +1,7 @@
 //! What tools answer that do not say so: learned from their answers.
 //!
 //! Where a tool declares no output schema, the gateway shows its answers to
-//! [`Learned::observe`]: all of the first twenty, then ever fewer. Their shapes
+//! [`Learned::observe_answer`]: all of the first twenty, then ever fewer. Their shapes
 //! are merged into one, which documentation draws with the renderer of declared
 //! schemas ([`Shape::to_schema`]). It is never used to refuse anything: the next
 //! answer may always be another.
@@ -11,7 +11,7 @@
 //!
 //! A shape holds names of fields and kinds of values, and no value. Names that
 //! look like data are not held either. Whoever keeps shapes over a restart takes
-//! [`Learned::export`] when [`Learned::changes`] wakes; there is no I/O here.
+//! [`Learned::export_json`] when [`Learned::changes`] wakes; there is no I/O here.
 
 mod answer_shape;
 mod shape_node;
@@ -40,7 +40,7 @@ const FULLY_OBSERVED_ANSWERS: u32 = 20;
 const MAX_SHAPES_BYTES: usize = 200 * 1024;
 /// Bytes that those of one caller may take while there are others.
 const MAX_SHAPES_BYTES_PER_CALLER: usize = MAX_SHAPES_BYTES / 4;
-/// The form of [`Learned::export`]. Before 2, callers were not told apart.
+/// The form of [`Learned::export_json`]. Before 2, callers were not told apart.
 const SHAPES_FORMAT_VERSION: u32 = 2;
 
 pub struct LearnedShapes {
@@ -152,7 +152,7 @@ impl LearnedShapes {
         serde_json::to_value(kept).unwrap_or_default()
     }
 
-    /// What [`export`](Self::export) gave, here or in another process: of each
+    /// What [`export_json`](Self::export) gave, here or in another process: of each
     /// tool, the shape that was learned from more answers stays.
     pub fn import_json(&self, text: &[u8]) -> Result<()> {
         let wrong = |why: String| Problem::bad_config(format!("no learned shapes: {why}"));

@@ -3,7 +3,7 @@
 //!
 //! The first rule that matches a tool and its caller decides everything; where
 //! none does, the call is allowed. Which rule that is has been found when a
-//! caller's catalog is made ([`Catalog::seen_by`](crate::catalog::Catalog)), so
+//! caller's catalog is made ([`Catalog::view_for`](crate::catalog::Catalog)), so
 //! a call only follows a pointer. Who is calling is not found out here.
 
 mod concurrency;

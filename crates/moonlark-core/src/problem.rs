@@ -152,7 +152,7 @@ pub struct Problem {
     pub place: Option<SourceLocation>,
     /// The next action. It must be true.
     pub hint: Option<String>,
-    /// For [`Code::RateLimited`]: seconds until it is worth trying again.
+    /// For [`ProblemCode::RateLimited`]: seconds until it is worth trying again.
     pub retry_after: Option<u32>,
     /// What the tool itself answered while failing.
     pub content: Option<Box<Content>>,
@@ -162,7 +162,7 @@ pub struct Problem {
     pub status: Option<u16>,
     /// What an API said about it, as it said it. Bounded by whoever sets it.
     pub data: Option<Box<Value>>,
-    /// For [`Code::ApprovalRequired`]: what is to be decided.
+    /// For [`ProblemCode::ApprovalRequired`]: what is to be decided.
     pub approval: Option<Box<ApprovalTicket>>,
     retryable: Option<bool>,
 }

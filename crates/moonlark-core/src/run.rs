@@ -5,8 +5,8 @@
 //! script reads it when the script is done. Everything is bounded by the run's
 //! limits on calls and log output.
 //!
-//! A run can be stopped and gone on with: [`answers`] is what makes it do the
-//! same again, [`known`] what is on record of it, [`before`] what becomes of a
+//! A run can be stopped and gone on with: [`answer_sequencer`] is what makes it do the
+//! same again, [`replay_log`] what is on record of it, [`replay`] what becomes of a
 //! call because of that.
 
 mod answer_sequencer;

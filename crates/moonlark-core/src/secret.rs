@@ -1,7 +1,7 @@
 //! Secrets: held, compared, never printed.
 //!
 //! A secret is found by its value, as it is and in the forms that it takes on its way:
-//! see [`forms`]. Names that speak of one are judged here too.
+//! see [`encoded_forms`]. Names that speak of one are judged here too.
 
 mod encoded_forms;
 mod learned_secrets;
@@ -58,9 +58,10 @@ const MIN_SECRET_BYTES: usize = 4;
 
 impl Secrets {
     pub fn new(secrets: Vec<SecretValue>) -> Self {
-        match secrets.iter().any(SecretValue::is_long_enough) {
-            true => Self::with_learning(secrets),
-            false => Self(None),
+        if secrets.iter().any(SecretValue::is_long_enough) {
+            Self::with_learning(secrets)
+        } else {
+            Self(None)
         }
     }
 

@@ -1,7 +1,7 @@
 //! Where in a distributed trace something happens: taken over from whoever
 //! calls, handed on to whoever is called, and told when it has ended.
 //!
-//! [`Trace`] is the form of W3C Trace Context. A [`Tracer`] takes what has ended;
+//! [`TraceContext`] is the form of W3C Trace Context. A [`CallTracer`] takes what has ended;
 //! without one, no span is made, and a trace that came in is handed on as it is.
 //! Nothing here knows where spans go, and none of them has an argument in it.
 

@@ -103,9 +103,10 @@ impl ArtifactRows {
                     let plain = key.chars().all(|it| it.is_alphanumeric() || it == '_');
                     self.add_part(
                         field,
-                        match plain {
-                            true => format!("{place}{dot}{key}"),
-                            false => format!("{place}[{key:?}]"),
+                        if plain {
+                            format!("{place}{dot}{key}")
+                        } else {
+                            format!("{place}[{key:?}]")
                         },
                         depth,
                     );

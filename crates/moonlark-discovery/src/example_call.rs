@@ -17,9 +17,10 @@ pub(crate) fn render_example_call(source: &SdkSource, function: &SdkFunction) ->
         Some(Json::Object(given)) => given.clone(),
         _ => SchemaSampler { root: input }.sample_required(input, 0),
     };
-    match given.is_empty() {
-        true => format!("{}()", sdk_path(source, function)),
-        false => format!("{}({})", sdk_path(source, function), luau_value(&Json::Object(given))),
+    if given.is_empty() {
+        format!("{}()", sdk_path(source, function))
+    } else {
+        format!("{}({})", sdk_path(source, function), luau_value(&Json::Object(given)))
     }
 }
 

@@ -100,12 +100,11 @@ fn combine_problems(problems: &[Problem]) -> Option<Problem> {
         Some(hint) => format!("{}: {hint}", problem.message),
         None => problem.message.clone(),
     };
-    match rest.is_empty() {
-        true => Some(first.clone()),
-        false => {
-            let all: Vec<String> = problems.iter().map(said).collect();
-            Some(Problem::new(first.code, all.join("; ")))
-        }
+    if rest.is_empty() {
+        Some(first.clone())
+    } else {
+        let all: Vec<String> = problems.iter().map(said).collect();
+        Some(Problem::new(first.code, all.join("; ")))
     }
 }
 
@@ -229,14 +228,14 @@ pub(crate) fn render_source_types(source: &SdkSource, most: usize, call: &Call) 
 fn describe_effects(function: &SdkFunction) -> String {
     let (tool, effects) = (&function.tool, function.tool.effects);
     let unsaid = tool.definition.as_deref().is_some_and(|it| !it.contains_key("annotations"));
-    match effects.read_only {
-        true => "reads only; for example:".to_owned(),
-        false if unsaid => "for example:".to_owned(),
-        false => {
-            let what = if effects.destructive { "may change or delete" } else { "adds" };
-            let again = if effects.idempotent { ", safe to repeat" } else { "" };
-            format!("{what}{again}; for example:")
-        }
+    if effects.read_only {
+        "reads only; for example:".to_owned()
+    } else if unsaid {
+        "for example:".to_owned()
+    } else {
+        let what = if effects.destructive { "may change or delete" } else { "adds" };
+        let again = if effects.idempotent { ", safe to repeat" } else { "" };
+        format!("{what}{again}; for example:")
     }
 }
 

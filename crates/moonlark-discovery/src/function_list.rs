@@ -86,9 +86,10 @@ pub(crate) fn list_sources(catalog: &Catalog) -> String {
 pub(crate) fn still_connecting_note(catalog: &Catalog) -> String {
     let waiting: Vec<&str> =
         catalog.connecting_sources().iter().map(|it| it.source.as_str()).collect();
-    match waiting.is_empty() {
-        true => String::new(),
-        false => format!("\nStill connecting: {}. Ask again in a moment.", waiting.join(", ")),
+    if waiting.is_empty() {
+        String::new()
+    } else {
+        format!("\nStill connecting: {}. Ask again in a moment.", waiting.join(", "))
     }
 }
 
@@ -191,12 +192,11 @@ fn unknown_tag_message(catalog: &Catalog, source: Option<&SdkSource>) -> String 
     tags.sort_unstable();
     tags.dedup();
     tags.truncate(MAX_SUGGESTED_TAGS);
-    match tags.is_empty() {
-        true => "No function has a tag.\n".to_owned(),
-        false => {
-            let tags: Vec<_> = tags.into_iter().map(visible_in_line).collect();
-            format!("No function has this tag. There are {}.\n", tags.join(", "))
-        }
+    if tags.is_empty() {
+        "No function has a tag.\n".to_owned()
+    } else {
+        let tags: Vec<_> = tags.into_iter().map(visible_in_line).collect();
+        format!("No function has this tag. There are {}.\n", tags.join(", "))
     }
 }
 

@@ -66,16 +66,13 @@ pub(crate) async fn search_docs(
         .filter(|hit| wanted.is_some() || hit.exact || hit.score >= best * MIN_RELATIVE_SCORE)
         .map(|hit| (hit.source, hit.function))
         .collect();
-    let mut text = match found.is_empty() {
-        true => nothing_found_message(catalog, only),
-        false if !fits => {
-            format_nearest(catalog, only, &found, wanted.unwrap_or(MAX_NEAREST_FUNCTIONS))
-        }
-        false => format_found(
-            call,
-            &found,
-            MAX_SEARCH_ANSWER_BYTES * limit.div_ceil(DEFAULT_SEARCH_LIMIT),
-        ),
+    let mut text = if found.is_empty() {
+        nothing_found_message(catalog, only)
+    } else if fits {
+        let max_bytes = MAX_SEARCH_ANSWER_BYTES * limit.div_ceil(DEFAULT_SEARCH_LIMIT);
+        format_found(call, &found, max_bytes)
+    } else {
+        format_nearest(catalog, only, &found, wanted.unwrap_or(MAX_NEAREST_FUNCTIONS))
     };
     if only.is_none() {
         for helper in script_functions_for(query) {

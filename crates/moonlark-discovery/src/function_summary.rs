@@ -67,9 +67,10 @@ fn one_line_signature(docs: &SdkFunctionDocs) -> (String, bool) {
     let named = docs.types.iter().filter(|(name, _)| mentions_name(&line[result..], name));
     let size =
         line.len() - result + named.map(|(_, body)| collapse_type(body).len()).sum::<usize>();
-    match size > MAX_RESULT_TYPE_BYTES {
-        true => (format!("{}any", &line[..result]), true),
-        false => (line, false),
+    if size > MAX_RESULT_TYPE_BYTES {
+        (format!("{}any", &line[..result]), true)
+    } else {
+        (line, false)
     }
 }
 

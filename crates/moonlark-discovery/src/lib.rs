@@ -1,7 +1,7 @@
 //! How agents find out what they can call: three tools, and the same as
 //! resources.
 //!
-//! Everything is drawn from [`Catalog::sdk`], the one table of names, so that
+//! Everything is drawn from [`Catalog::sdk_resources`], the one table of names, so that
 //! what is printed can be called as it is printed. Nothing here knows where a tool
 //! comes from; documents are found by calling the tools that find them.
 

@@ -39,7 +39,7 @@ const MIN_SEMANTIC_COSINE: f32 = 0.3;
 const MAX_UNKNOWN_WORDS: usize = 32;
 const MAX_QUERY_PAIRS: usize = 64;
 
-/// Between the fields of an entry in [`Index::texts`].
+/// Between the fields of an entry in [`TextIndex::texts`].
 const FIELD_SEPARATOR: u32 = u32::MAX;
 /// An identifier that stands there in parts already.
 const WHOLE_IDENTIFIER_BIT: u32 = 1 << 31;

@@ -3,7 +3,7 @@
 //!
 //! Here stand the functions and what they have in common. [`elicit`] and
 //! [`sample`] turn arguments into questions and answers into values, and
-//! [`several`] does so for many at once. How a question travels, and whether the
+//! [`question_batch`] does so for many at once. How a question travels, and whether the
 //! caller can be asked at all, is the business of `Call::ask`.
 
 mod elicit;

@@ -87,12 +87,13 @@ fn decode(call: &Call, args: CsvDecodeArgs) -> Result<Vec<Value>> {
     let mut reader =
         CsvReader::new(&args.text, parse_delimiter(&args.delimiter)?, call.limits().value);
     let mut rows = Vec::new();
-    let header = match args.header {
-        true => match reader.read_row()? {
+    let header = if args.header {
+        match reader.read_row()? {
             Some(row) => Some(distinct_column_names(row)?),
             None => return Ok(rows),
-        },
-        false => None,
+        }
+    } else {
+        None
     };
     let names = header.iter().flatten().map(|name| CSV_NAME_OVERHEAD_BYTES + name.len()).sum();
     while let Some(CsvRow { line, fields }) = reader.read_row()? {

@@ -39,12 +39,16 @@ fn keep_reachable(
         move |address: &&SocketAddr| reach.check_address(address.ip()) == within
     };
     let kept: Vec<SocketAddr> = all.iter().filter(is(ReachVerdict::Yes)).copied().collect();
-    match kept.is_empty() {
-        false => Ok(kept),
-        true if all.iter().any(|it| is(ReachVerdict::Never)(&it)) => Err(NoAddressError::Closed),
-        true if all.is_empty() => Err(NoAddressError::Unknown(io::ErrorKind::NotFound.into())),
-        true => Err(NoAddressError::Denied),
+    if !kept.is_empty() {
+        return Ok(kept);
     }
+    Err(if all.iter().any(|it| is(ReachVerdict::Never)(&it)) {
+        NoAddressError::Closed
+    } else if all.is_empty() {
+        NoAddressError::Unknown(io::ErrorKind::NotFound.into())
+    } else {
+        NoAddressError::Denied
+    })
 }
 
 impl fmt::Display for NoAddressError {

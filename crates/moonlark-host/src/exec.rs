@@ -1,7 +1,7 @@
 //! `exec`: commands of this machine, never through a shell.
 //!
 //! Here stand the function and its documentation. [`command`] finds the program
-//! and makes its environment, [`running`] feeds it and reads what it says,
+//! and makes its environment, [`process_run`] feeds it and reads what it says,
 //! and `moonlark-child` ends everything the command has started, whatever
 //! becomes of Moonlark.
 

@@ -1,6 +1,6 @@
 //! `fs`: the files of the script's own directory.
 //!
-//! Functions and their documentation; [`confined`] is the part that touches the
+//! Functions and their documentation; [`confined_dir`] is the part that touches the
 //! disk and keeps inside.
 
 mod confined_dir;

@@ -1,6 +1,6 @@
 //! `fuzzy`: find what is meant by a few letters of it.
 //!
-//! Here stand the functions; [`matching`] is the score of one text. It is
+//! Here stand the functions; [`fuzzy_matcher`] is the score of one text. It is
 //! written here, in a few pages, because the one crate of this kind that is well
 //! kept (nucleo-matcher) is under a licence that asks more of those who pass the
 //! binary on than ours does, and because every search of a script has to stay

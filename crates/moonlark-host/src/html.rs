@@ -1,7 +1,7 @@
 //! `html`: reading pages.
 //!
 //! Pages are parsed as browsers do, by a library that has no bounds of its own:
-//! [`document`] gives it some. [`select`] bounds what a selector may cost.
+//! [`bounded_parser`] gives it some. [`select`] bounds what a selector may cost.
 
 mod bounded_parser;
 mod entities;

@@ -1,9 +1,9 @@
 //! `http`: requests to web servers.
 //!
-//! Here stand the functions and their documentation. [`request`] turns
-//! arguments into a request, [`exchange`] sends it (redirects, retries, time),
-//! [`client`] decides which addresses may be reached, [`answer`] reads what
-//! comes back, [`failure`] says what went wrong.
+//! Here stand the functions and their documentation. [`http_request`] turns
+//! arguments into a request, [`http_exchange`] sends it (redirects, retries, time),
+//! [`http_client`] decides which addresses may be reached, [`http_answer`] reads what
+//! comes back, [`http_errors`] says what went wrong.
 
 mod http_answer;
 mod http_client;

@@ -43,9 +43,10 @@ struct JsonEncodeArgs {
 }
 
 fn encode(call: &Call, args: JsonEncodeArgs) -> Result<String> {
-    let text = match args.pretty {
-        false => args.value.encode_json("value")?,
-        true => encode_pretty(args.value.into_json("value")?, call.limits().value)?,
+    let text = if args.pretty {
+        encode_pretty(args.value.into_json("value")?, call.limits().value)?
+    } else {
+        args.value.encode_json("value")?
     };
     check_result_size(call, text.len())?;
     Ok(text)
@@ -115,12 +116,13 @@ fn estimate_decoded_bytes(text: &[u8]) -> usize {
 fn encode_pretty(json: serde_json::Value, limit: usize) -> Result<String> {
     let mut out = CappedByteWriter { bytes: Vec::new(), limit };
     let mut serializer = serde_json::Serializer::pretty(&mut out);
-    json.serialize(&mut serializer).map_err(|error| match error.is_io() {
-        true => {
+    json.serialize(&mut serializer).map_err(|error| {
+        if error.is_io() {
             Problem::limit_exceeded(format!("the result is larger than {}", format_size(limit)))
                 .with_hint("encode without pretty, or raise limits.value")
+        } else {
+            Problem::internal(format!("cannot encode the value as JSON: {error}"))
         }
-        false => Problem::internal(format!("cannot encode the value as JSON: {error}")),
     })?;
     String::from_utf8(out.bytes).map_err(|_| Problem::internal("JSON text was not UTF-8"))
 }

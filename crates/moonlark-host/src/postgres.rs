@@ -1,10 +1,10 @@
 //! `postgres`: PostgreSQL servers.
 //!
-//! Here stand the functions and their documentation. [`target`] reads a
-//! connection string and asks whether its server may be reached, [`socket`]
-//! connects, [`session`] keeps connections and cancels what nobody waits for,
-//! [`statement`] decides what a statement may do and runs it, [`encode`] and
-//! [`decode`] know the types, [`failure`] says what went wrong.
+//! Here stand the functions and their documentation. [`connection_target`] reads a
+//! connection string and asks whether its server may be reached, [`postgres_socket`]
+//! connects, [`postgres_session`] keeps connections and cancels what nobody waits for,
+//! [`postgres_statement`] decides what a statement may do and runs it, [`percent_encode`] and
+//! [`decode`] know the types, [`postgres_errors`] says what went wrong.
 
 mod connection_target;
 mod decode;

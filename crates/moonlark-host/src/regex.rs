@@ -1,6 +1,6 @@
 //! `regex`: regular expressions that cannot run away.
 //!
-//! What a match costs is bounded in [`pattern`]; what it may return, here.
+//! What a match costs is bounded in [`compiled_pattern`]; what it may return, here.
 
 mod compiled_pattern;
 

@@ -1,9 +1,9 @@
 //! `sqlite`: databases in files.
 //!
-//! Here stand the functions and their documentation. [`file`] decides which
-//! file a path means and opens it, [`guard`] what a statement may do, [`run`]
-//! runs it off the async threads and stops it in time, [`bind`] fills in
-//! parameters, [`failure`] says what went wrong.
+//! Here stand the functions and their documentation. [`database_file`] decides which
+//! file a path means and opens it, [`sqlite_authorizer`] what a statement may do, [`sqlite_statement`]
+//! runs it off the async threads and stops it in time, [`bind_params`] fills in
+//! parameters, [`sqlite_errors`] says what went wrong.
 
 mod bind;
 mod database_file;

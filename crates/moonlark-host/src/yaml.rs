@@ -1,7 +1,7 @@
 //! `yaml`: values to YAML and back.
 //!
 //! A library parses and writes. What the events of the parser mean is decided
-//! in [`compose`] and [`scalar`], so that nothing is rounded or lost, and what
+//! in [`yaml_composer`] and [`scalar`], so that nothing is rounded or lost, and what
 //! it costs is bounded there.
 
 mod scalar;

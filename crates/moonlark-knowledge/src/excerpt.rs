@@ -147,7 +147,7 @@ fn take_named_sections(all: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 impl DocumentExcerpt {
-    /// As [`Document::to_value`], with what is left out.
+    /// As [`KnowledgeDocument::to_value`], with what is left out.
     pub fn to_value(&self) -> Value {
         let mut object: Object = match self.document.to_value() {
             Value::Object(object) => object,

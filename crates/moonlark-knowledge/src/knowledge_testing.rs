@@ -82,12 +82,11 @@ impl SourceConnector for Shared {
                     return Err(Problem::tool_error("the connector failed"));
                 }
                 let same = item.stamp.is_some() && (scan.known)(&item.source_id) == item.stamp;
-                let found = match same {
-                    true => ScanFinding::Same(item.source_id.clone()),
-                    false => {
-                        it.read.fetch_add(1, Ordering::Relaxed);
-                        ScanFinding::Item(Box::new(item.clone()))
-                    }
+                let found = if same {
+                    ScanFinding::Same(item.source_id.clone())
+                } else {
+                    it.read.fetch_add(1, Ordering::Relaxed);
+                    ScanFinding::Item(Box::new(item.clone()))
                 };
                 scan.out.send(found).await.map_err(closed)?;
             }

@@ -2,7 +2,7 @@
 //! index, in one file, and is found again.
 //!
 //! Knows core and the ranking of `moonlark-search`. What a connector script is
-//! knows the binary, which hands it over as a [`Connector`].
+//! knows the binary, which hands it over as a [`SourceConnector`].
 
 #![cfg_attr(not(test), forbid(unsafe_code))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

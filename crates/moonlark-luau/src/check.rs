@@ -6,7 +6,7 @@
 //! held to the schemas of the tools it names, and only where no doubt is left.
 //!
 //! All of it is native work on text that a stranger wrote, so it is done in
-//! [`worker`] processes that the kernel bounds. A script that one cannot follow is
+//! [`check_server`] processes that the kernel bounds. A script that one cannot follow is
 //! said to be just that.
 
 #[cfg(feature = "check")]

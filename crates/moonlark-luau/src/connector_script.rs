@@ -159,12 +159,9 @@ fn read_connector_header(bridge: &Bridge, globals: &Table) -> Result<ConnectorHe
         Ok(Lv::Nil) => {
             let is_tool = matches!(globals.raw_get("tool"), Ok(Lv::Table(_)));
             let problem = Problem::bad_script("the script defines no global table named connector");
-            return Err(problem.with_hint(match is_tool {
-                true => "this is a tool: it belongs into the tools folder",
-                false => {
+            return Err(problem.with_hint(if is_tool { "this is a tool: it belongs into the tools folder" } else {
                     "start it with: connector = { name = \"…\", description = \"…\" }; or begin the file's name with _ if others are to require it"
-                }
-            }));
+                }));
         }
         _ => return Err(Problem::bad_script("connector must be a table")),
     };

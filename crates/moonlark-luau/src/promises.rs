@@ -3,7 +3,7 @@
 //! Those it does not wait for run as tasks of their own, so that they go on
 //! while the script computes; the others are polled by whoever runs the script.
 //! Either way the script is given answers one at a time, and only when all of it
-//! waits, in the order that the [`Run`] keeps: so what a script sees does not
+//! waits, in the order that the [`ActiveCall`] keeps: so what a script sees does not
 //! depend on when its host looks. The tasks do not keep this alive: when the run
 //! is over, whatever has not ended is cancelled.
 

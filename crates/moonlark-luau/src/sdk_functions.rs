@@ -128,9 +128,12 @@ fn parameters_hint(tool: &Tool) -> String {
         .copied()
         .chain(others)
         .take(MAX_HINT_PARAMETERS)
-        .map(|name| match to_identifier(name) == name {
-            true => format!("{} = …", shorten_text(name)),
-            false => format!("[{:?}] = …", shorten_text(name)),
+        .map(|name| {
+            if to_identifier(name) == name {
+                format!("{} = …", shorten_text(name))
+            } else {
+                format!("[{:?}] = …", shorten_text(name))
+            }
         })
         .collect();
     if names.is_empty() { "NAME = …".to_owned() } else { names.join(", ") }

@@ -197,12 +197,11 @@ impl LuauVm {
         let build = || -> mlua::Result<(Table, Function)> {
             let limits = call.limits();
             self.lua.set_memory_limit(limits.memory)?;
-            let env: Table = match self.shared.is_for_agents() {
-                true => {
-                    let plan = call.run().is_some_and(|run| run.is_plan());
-                    self.begin.call((limits.parallel, limits.calls, plan))?
-                }
-                false => self.begin.call((unit.path(), unit.main().name()))?,
+            let env: Table = if self.shared.is_for_agents() {
+                let plan = call.run().is_some_and(|run| run.is_plan());
+                self.begin.call((limits.parallel, limits.calls, plan))?
+            } else {
+                self.begin.call((unit.path(), unit.main().name()))?
             };
             let main = unit.main().bind_globals(&self.lua, env.clone())?;
             Ok((env, main))

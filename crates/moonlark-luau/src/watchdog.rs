@@ -56,6 +56,7 @@ struct VmInterruptState {
 // aligned pointer-sized atomic, which Luau allows from any thread; see above for
 // why it is alive.
 unsafe impl Send for VmInterrupt {}
+// SAFETY: as for `Send`.
 unsafe impl Sync for VmInterrupt {}
 
 impl VmInterruptState {

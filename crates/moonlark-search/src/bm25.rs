@@ -57,7 +57,7 @@ impl<const N: usize> Bm25Weights<N> {
     }
 
     /// What a term counts that is in a field of this length once, before
-    /// [`saturated`].
+    /// [`saturate_count`].
     pub fn occurrence_weight(&self, field: usize, length: f32) -> f32 {
         let FieldWeight { weight, by_length } = self.fields[field];
         weight / (1.0 - by_length + by_length * length / self.usual[field])

@@ -129,7 +129,7 @@ pub struct QueryWeights {
     pub terms: Vec<WeightedTerm>,
     /// What all words of the question are worth together, found or not.
     pub asked: f32,
-    /// The same by [`Weighed::in_title`].
+    /// The same by [`WeightedTerm::in_title`].
     pub asked_in_title: f32,
 }
 
@@ -143,7 +143,7 @@ pub struct WeightedTerm {
     pub in_title: f32,
     /// Whether it is a word of the question itself.
     pub word: bool,
-    /// Which of [`Question::terms`].
+    /// Which of [`ParsedQuery::for_each_term`].
     pub number: usize,
 }
 

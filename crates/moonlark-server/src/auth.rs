@@ -1,8 +1,8 @@
-//! Who is calling: by a bearer token that was handed out here ([`tokens`]), or by
-//! one that an identity provider signed ([`jwt`], [`issuer`], [`keys`]).
+//! Who is calling: by a bearer token that was handed out here ([`token_file`]), or by
+//! one that an identity provider signed ([`jwt`], [`issuer`], [`jwks`]).
 //!
 //! [`check`] stands in front of every route but the few that anybody may ask. It
-//! puts a [`Who`] into the request and takes the token out of it: nothing behind
+//! puts a [`Principal`] into the request and takes the token out of it: nothing behind
 //! it sees one, so none can be passed on. What a caller may do is not decided
 //! here; its name selects the rules.
 
@@ -234,14 +234,13 @@ impl RequestAuthenticator {
         let is_ours = matches!(name.as_str(), LOCAL_CALLER | ANONYMOUS_CALLER)
             || table.held.iter().any(|it| it.name == name)
             || configured.settings.tokens.iter().any(|(ours, _)| *ours == name);
-        match is_ours {
-            true => {
-                Err(AuthRefusal::invalid_token("has a name that belongs to somebody else here"))
-            }
-            false => Ok(Some((
+        if is_ours {
+            Err(AuthRefusal::invalid_token("has a name that belongs to somebody else here"))
+        } else {
+            Ok(Some((
                 configured.principal_for(&name, false),
                 PresentedToken::Signed(issuer.clone(), until),
-            ))),
+            )))
         }
     }
 
@@ -302,11 +301,12 @@ fn bearer_token(headers: &HeaderMap) -> Result<&str, AuthRefusal> {
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = all.next() else { return Err(AuthRefusal::missing_token()) };
     let (scheme, token) = value.to_str().ok().and_then(|it| it.split_once(' ')).unwrap_or_default();
-    match scheme.eq_ignore_ascii_case("bearer") && all.next().is_none() {
-        true => Ok(token.trim()),
-        false => Err(AuthRefusal::from_problem(
+    if scheme.eq_ignore_ascii_case("bearer") && all.next().is_none() {
+        Ok(token.trim())
+    } else {
+        Err(AuthRefusal::from_problem(
             Problem::new(ProblemCode::Unauthorized, "the Authorization header has no bearer token")
                 .with_hint("send it once, as: Authorization: Bearer TOKEN"),
-        )),
+        ))
     }
 }

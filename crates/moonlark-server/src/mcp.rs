@@ -4,9 +4,9 @@
 //! session. Both are served by the same handler, which keeps nothing about a
 //! client but what an old one asked for: a log level, and resources to watch.
 //!
-//! Here stand the requests. What each does with the gateway is below: [`call`]
-//! for whatever runs, [`offers`] for what sources have beside tools,
-//! [`changes`] and [`wishes`] for what clients are told.
+//! Here stand the requests. What each does with the gateway is below: [`resumable_call`]
+//! for whatever runs, [`server_capabilities`] for what sources have beside tools,
+//! [`change_notifications`] and [`legacy_subscriptions`] for what clients are told.
 
 #![expect(
     deprecated,
@@ -190,9 +190,10 @@ impl McpServer {
         &self,
         context: &RequestContext<RoleServer>,
     ) -> RequestedNotifications {
-        let level = match is_modern(context) {
-            true => context.meta.log_level(),
-            false => Some(self.wishes.log_level().unwrap_or(LoggingLevel::Info)),
+        let level = if is_modern(context) {
+            context.meta.log_level()
+        } else {
+            Some(self.wishes.log_level().unwrap_or(LoggingLevel::Info))
         };
         RequestedNotifications { progress: context.meta.get_progress_token(), level }
     }
@@ -400,9 +401,10 @@ impl ServerHandler for McpServer {
         };
         let ended =
             self.forward_to_source(offers, "resources/read", request, sequel, context).await;
-        match requires_input(&ended) {
-            true => typed_response(ended).map(ReadResourceResponse::InputRequired),
-            false => typed_response(ended).map(ReadResourceResponse::Complete),
+        if requires_input(&ended) {
+            typed_response(ended).map(ReadResourceResponse::InputRequired)
+        } else {
+            typed_response(ended).map(ReadResourceResponse::Complete)
         }
     }
 
@@ -430,9 +432,10 @@ impl ServerHandler for McpServer {
         if let Ok(ToolAnswer::Raw(result)) = &mut ended {
             kinds.adapt_messages(result);
         }
-        match requires_input(&ended) {
-            true => typed_response(ended).map(GetPromptResponse::InputRequired),
-            false => typed_response(ended).map(GetPromptResponse::Complete),
+        if requires_input(&ended) {
+            typed_response(ended).map(GetPromptResponse::InputRequired)
+        } else {
+            typed_response(ended).map(GetPromptResponse::Complete)
         }
     }
 

@@ -36,10 +36,11 @@ pub(crate) async fn check_origin(
     };
     let asks = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    let mut response = match asks {
+    let mut response = if asks {
         // Without a token: browsers send none before they have asked.
-        true => preflight_response(request.headers()),
-        false => next(request).await,
+        preflight_response(request.headers())
+    } else {
+        next(request).await
     };
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -112,12 +113,11 @@ impl OriginPolicy {
 /// links, forms that get. The request would be made all the same.
 fn check_fetch_site(headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
     let elsewhere = |site: &HeaderValue| !matches!(site.as_bytes(), b"same-origin" | b"none");
-    match headers.get_all(FETCH_SITE_HEADER).iter().any(elsewhere) {
-        false => Ok(None),
-        true => {
-            Err(forbidden_problem("a page of another site may not call this server".to_owned())
-                .with_hint("open the address itself, not by a link"))
-        }
+    if headers.get_all(FETCH_SITE_HEADER).iter().any(elsewhere) {
+        Err(forbidden_problem("a page of another site may not call this server".to_owned())
+            .with_hint("open the address itself, not by a link"))
+    } else {
+        Ok(None)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who makes a request, as far as it has been found out before anything is done
 //! with it.
 //!
-//! Whoever checks tokens puts a [`Who`] into the request; REST and MCP take it
+//! Whoever checks tokens puts a [`Principal`] into the request; REST and MCP take it
 //! from there. Nothing here checks anything: a request without one is nobody's.
 
 use std::convert::Infallible;

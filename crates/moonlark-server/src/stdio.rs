@@ -2,7 +2,7 @@
 //! the client closes them.
 //!
 //! A client that closes its end has left: calls in progress are cancelled, and nothing
-//! more is written ([`presence`] has who counts as a client). A server that stops lets
+//! more is written ([`client_presence`] has who counts as a client). A server that stops lets
 //! them finish.
 
 mod client_presence;

@@ -25,7 +25,7 @@ const MAX_MESSAGE_DEPTH: usize = 160;
 #[derive(Serialize, Deserialize)]
 pub(crate) enum WorkerOrder {
     Job(WorkerJob),
-    /// The answer to the last [`Report`] that asks for one.
+    /// The answer to the last [`WorkerReport`] that asks for one.
     Answer(WorkerReply),
 }
 

@@ -210,9 +210,10 @@ impl ApprovalLedger for ApprovalStore {
             Some(id) => {
                 let shown = inner.show_approval(id)?;
                 // What is another's does not exist.
-                match of.is_some_and(|of| shown.caller.name.as_deref() != Some(&of)) {
-                    true => Err(unknown_approval_problem(&id.to_string())),
-                    false => Ok(json!({ "approval": shown })),
+                if of.is_some_and(|of| shown.caller.name.as_deref() != Some(&of)) {
+                    Err(unknown_approval_problem(&id.to_string()))
+                } else {
+                    Ok(json!({ "approval": shown }))
                 }
             }
         })

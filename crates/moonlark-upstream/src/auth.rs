@@ -1,9 +1,9 @@
 //! Authentication to upstreams: which token goes with a request, where it comes
 //! from, and where it is kept.
 //!
-//! [`authorizer`] gives the transport something to ask. While Moonlark serves,
+//! [`build_authorizer`] gives the transport something to ask. While Moonlark serves,
 //! nothing here waits for a person: what only a person can do is a Problem that
-//! names `moonlark login`, which is [`login`]. Nothing here knows what is said
+//! names `moonlark login`, which is [`log_in_to_upstream`]. Nothing here knows what is said
 //! to an upstream once it lets us in.
 
 mod auth_config;

@@ -1,8 +1,8 @@
 //! Upstream MCP servers.
 //!
 //! [`upstream`] is one of them, which [`supervision`] keeps connected, and
-//! [`listing`] turns what it offers into tools and more; [`tool`] and [`calling`] are what happens in a call. Below
-//! them is [`link`], one connection over raw JSON-RPC: [`opening`] finds out
+//! [`listing`] turns what it offers into tools and more; [`upstream_tool`] and [`call_request`] are what happens in a call. Below
+//! them is [`connection`], one connection over raw JSON-RPC: [`handshake`] finds out
 //! what the server speaks, `stdio`, `http` and `sse` carry it.
 
 mod call_request;

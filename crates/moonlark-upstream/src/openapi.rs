@@ -2,9 +2,9 @@
 //!
 //! A document is walked tolerantly, one operation at a time: what cannot be
 //! used is named and left out, and never takes the rest with it. What follows,
-//! in the order of a call: [`input`](input) says what arguments look like,
-//! [`request`](request) makes a request of them, [`security`](security) adds
-//! who we are, [`exchange`](exchange) sends it, [`answer`](answer) reads what
+//! in the order of a call: [`operation_input`](input) says what arguments look like,
+//! [`request_builder`](request) makes a request of them, [`api_credentials`](security) adds
+//! who we are, [`api_exchange`](exchange) sends it, [`api_response`](answer) reads what
 //! comes back.
 
 mod api_credentials;

@@ -389,10 +389,11 @@ fn api_settings(
         (ApiAuthConfig::None, None) => {}
     }
     let schemes = &mut credentials.schemes.values();
-    let secrets = match schemes.any(|it| matches!(it, ApiCredential::OAuth(_))) {
+    let secrets = if schemes.any(|it| matches!(it, ApiCredential::OAuth(_))) {
         // There will be tokens.
-        true => Secrets::with_learning(secrets),
-        false => Secrets::new(secrets),
+        Secrets::with_learning(secrets)
+    } else {
+        Secrets::new(secrets)
     };
     let mut all_frozen = global;
     all_frozen.extend(convert_frozen_params(&config.frozen_params));

@@ -1,7 +1,7 @@
 //! `moonlark.toml` as structs: every key, its meaning, its default.
 //!
-//! The doc comments here are the documentation: [`schema`] turns them into the
-//! JSON Schema that editors and the checker use, [`reference`] into the page in
+//! The doc comments here are the documentation: [`config_schema`] turns them into the
+//! JSON Schema that editors and the checker use, [`config_reference`] into the page in
 //! the docs. Where a file is found, how it is checked and how `${VAR}` expands
 //! is not known here but in [`crate::config_file`].
 

@@ -110,7 +110,7 @@ impl LoadedConfig {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RejectedConfig {
     pub errors: Vec<Problem>,
-    /// What is allowed and hardly meant, as in [`Loaded`].
+    /// What is allowed and hardly meant, as in [`LoadedConfig`].
     pub warnings: Vec<Problem>,
     /// Variables and files that are not there, where none is needed.
     pub unset: Vec<Problem>,

@@ -83,9 +83,10 @@ fn next_entry(text: &str) -> (usize, EnvTextEntry) {
             let after = start + taken;
             let end = text[after..].find('\n').map_or(text.len(), |at| after + at + 1);
             let rest = text[after..end].trim();
-            match rest.is_empty() || rest.starts_with('#') {
-                true => (end, EnvTextEntry::Variable(name.to_owned(), value)),
-                false => (end, EnvTextEntry::Bad),
+            if rest.is_empty() || rest.starts_with('#') {
+                (end, EnvTextEntry::Variable(name.to_owned(), value))
+            } else {
+                (end, EnvTextEntry::Bad)
             }
         }
         None => (end, EnvTextEntry::Bad),

@@ -175,9 +175,10 @@ impl KnowledgeBase {
                 return Err(nothing(()));
             }
             let knowledge = self.open().await?;
-            return match knowledge.list_sources().await?.is_empty() {
-                true => Err(nothing(())),
-                false => Ok(knowledge),
+            return if knowledge.list_sources().await?.is_empty() {
+                Err(nothing(()))
+            } else {
+                Ok(knowledge)
             };
         }
         self.open().await
@@ -217,9 +218,10 @@ impl KnowledgeBase {
     /// All sources, configured or left from before, in order.
     pub(crate) async fn source_statuses(&self) -> Result<Vec<KnowledgeSourceStatus>> {
         let sources = self.sources();
-        let mut there = match database_exists(&self.database_file()) {
-            true => self.open().await?.list_sources().await?,
-            false => Vec::new(),
+        let mut there = if database_exists(&self.database_file()) {
+            self.open().await?.list_sources().await?
+        } else {
+            Vec::new()
         };
         let mut known = Vec::new();
         for source in sources.iter() {

@@ -7,8 +7,8 @@
 //! gateway. Whoever may connect is the operator: the operating system says which
 //! user the other end is, and only the owner of the process is let in.
 //!
-//! [`socket`] is about being found, [`greeting`] about what both ends say first,
-//! [`sessions`] about what is served, [`bridge`] about a `stdio` that attaches.
+//! [`project_socket`] is about being found, [`greeting`] about what both ends say first,
+//! [`socket_sessions`] about what is served, [`stdio_bridge`] about a `stdio` that attaches.
 
 mod greeting;
 mod project_socket;

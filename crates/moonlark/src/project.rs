@@ -562,9 +562,10 @@ impl Project {
                         .concat(),
                     connecting,
                 );
-        let catalog = match self.knowledge.has_sources_or_documents() {
-            true => catalog.with_backed_builtins(),
-            false => catalog,
+        let catalog = if self.knowledge.has_sources_or_documents() {
+            catalog.with_backed_builtins()
+        } else {
+            catalog
         };
         let catalog = catalog
             .with_builtin_resources(moonlark_discovery::discovery_resources)

@@ -224,9 +224,10 @@ fn log_report(report: &ReloadReport) {
         tracing::info!("reload: {change}");
     }
     for ReloadProblem { problem, last_good_stays } in &report.problems {
-        match last_good_stays {
-            true => tracing::warn!("reload: the last good version stays in use\n{problem}"),
-            false => tracing::warn!("reload: not in use\n{problem}"),
+        if *last_good_stays {
+            tracing::warn!("reload: the last good version stays in use\n{problem}");
+        } else {
+            tracing::warn!("reload: not in use\n{problem}");
         }
     }
 }

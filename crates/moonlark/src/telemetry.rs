@@ -1,9 +1,9 @@
 //! OpenTelemetry: what happens, sent to a collector, if the operator says where
 //! that is.
 //!
-//! [`settings`] is what the configuration and the environment say, [`spans`]
-//! takes what has ended off the path of calls, [`otlp`] writes it down, and
-//! [`export`] sends it. OTLP is written by hand, as JSON over the HTTP client
+//! [`telemetry_settings`] is what the configuration and the environment say, [`span_queue`]
+//! takes what has ended off the path of calls, [`otlp_json`] writes it down, and
+//! [`otlp_exporter`] sends it. OTLP is written by hand, as JSON over the HTTP client
 //! that everything else uses: its Rust SDK sends by a thread and a client of its
 //! own. Nothing here can hold up a call or the end of the program.
 

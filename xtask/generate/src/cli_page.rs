@@ -62,9 +62,10 @@ fn table<'a>(page: &mut String, args: impl Iterator<Item = &'a Arg>) {
             .iter()
             .map(|value| format!("`{}`", value.get_name()))
             .collect();
-        let choice = match arg.get_action().takes_values() && !values.is_empty() {
-            true => format!(" One of {}.", values.join(", ")),
-            false => String::new(),
+        let choice = if arg.get_action().takes_values() && !values.is_empty() {
+            format!(" One of {}.", values.join(", "))
+        } else {
+            String::new()
         };
         let _ =
             writeln!(page, "| `{}` | {}{choice} |", cell(&spelling(arg)), cell(&sentence(&help)));

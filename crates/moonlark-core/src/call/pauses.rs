@@ -22,7 +22,7 @@ pub(super) struct DeadlinePauses {
 #[derive(Default)]
 struct OpenPauses {
     count: u32,
-    /// When the last of them began; deadlines moved to be [`PATIENCE`] later than
+    /// When the last of them began; deadlines moved to be [`USER_ANSWER_TIMEOUT`] later than
     /// they were then.
     begun: Option<Instant>,
 }

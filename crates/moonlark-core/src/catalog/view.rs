@@ -149,7 +149,7 @@ fn is_denied(rules: &[Arc<PolicyRule>], subject: &RuleSubject) -> bool {
 /// one that stands before it may allow them.
 fn may_have_tools(rules: &[Arc<PolicyRule>], source: &ConnectingSource, known: &ToolNames) -> bool {
     let whole = RuleSubject::from_source(&source.source, source.kind, known);
-    let mut means_part = |patterns: &[String]| patterns.iter().any(|it| source.may_be_meant_by(it));
+    let means_part = |patterns: &[String]| patterns.iter().any(|it| source.may_be_meant_by(it));
     for rule in rules {
         let terms = &rule.terms;
         match (rule.is_denial(), rule.matches_subject(&whole)) {

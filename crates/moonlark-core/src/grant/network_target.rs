@@ -2,7 +2,7 @@
 //! address, a range of addresses; each on one port or on any.
 //!
 //! Nothing here asks DNS. A name is compared as a name; where it leads is held
-//! against a [`Reach`] by whoever is about to connect.
+//! against a [`NetworkReach`] by whoever is about to connect.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -216,7 +216,7 @@ pub struct NetworkReach {
     pub(super) except: Vec<AddressRange>,
 }
 
-/// What a [`Reach`] says of one address.
+/// What a [`NetworkReach`] says of one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReachVerdict {
     Yes,

@@ -44,7 +44,7 @@ impl RedactionScopes {
 }
 
 /// A copy with nothing secret in it, of about `room` bytes at most. Values are
-/// no deeper than [`MAX_DEPTH`](crate::value::MAX_DEPTH) when they get here.
+/// no deeper than [`MAX_VALUE_DEPTH`](crate::value::MAX_DEPTH) when they get here.
 fn redact_value(value: &Value, secrets: &RedactionScopes, named: bool, room: &mut usize) -> Value {
     match value {
         Value::Str(text) if named && !text.is_empty() => Value::from(REDACTED_VALUE_MARK),

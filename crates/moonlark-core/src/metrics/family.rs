@@ -37,7 +37,7 @@ pub struct MetricSample {
 #[derive(Debug, Clone, PartialEq)]
 pub enum MetricValue {
     Number(f64),
-    /// How many there are in each class of [`BOUNDS`], and above.
+    /// How many there are in each class of [`DURATION_BUCKETS_MICROS`], and above.
     Spread {
         classes: Vec<u64>,
         sum: f64,

@@ -339,9 +339,10 @@ async fn who_waits_too_long_is_told_so() {
 async fn a_tool_that_calls_itself_does_not_wait_for_itself() {
     let body = ToolBody::from_async_fn(|call, args| async move {
         let again = call.depth() < 5;
-        match again {
-            true => call.gateway().clone().call(&call, "again", args).await,
-            false => Ok("done".into()),
+        if again {
+            call.gateway().clone().call(&call, "again", args).await
+        } else {
+            Ok("done".into())
         }
     });
     let schema = Schema::description_only(serde_json::Map::new());

@@ -95,9 +95,10 @@ impl FunctionDocRow {
     pub fn rows_for_fields(schema: &Json, prefix: &str) -> Vec<FunctionDocRow> {
         let fields = object_fields(schema).into_iter().flatten();
         let row = |(name, field): (&String, &Json)| {
-            let kind = match requires_field(schema, name) {
-                true => luau::luau_type(field),
-                false => luau::luau_optional_type(field),
+            let kind = if requires_field(schema, name) {
+                luau::luau_type(field)
+            } else {
+                luau::luau_optional_type(field)
             };
             FunctionDocRow::new(format!("{prefix}{name}"), kind, field)
         };

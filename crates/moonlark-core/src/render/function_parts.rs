@@ -49,10 +49,10 @@ pub(super) fn returns_nothing(function: &ModuleFunction) -> bool {
     function.returns["type"] == "null"
 }
 
-/// `HttpAnswer` for the result that `http` calls `Answer`.
-pub(super) fn result_type_name(module: &Module, function: &ModuleFunction) -> Option<String> {
+/// The name of the struct that a function returns: `HttpAnswer` for `http.get`.
+pub(super) fn result_type_name(function: &ModuleFunction) -> Option<String> {
     object_fields(&function.returns)?;
-    Some(format!("{}{}", to_pascal_case(module.name), function.returns["title"].as_str()?))
+    Some(function.returns["title"].as_str()?.to_owned())
 }
 
 /// `HttpOptions`, or `HttpGetOptions` where the functions of a module differ.

@@ -70,8 +70,7 @@ fn write_module(text: &mut String, module: &Module) {
     let _ = write!(text, "\n--- {}\n", module.doc);
     if module.callable {
         for function in &module.functions {
-            let (params, result) =
-                (luau_parameters(module, function), luau_result_type(module, function));
+            let (params, result) = (luau_parameters(module, function), luau_result_type(function));
             let _ = writeln!(text, "declare function {}({params}): {result}", function.name);
         }
         return;
@@ -95,7 +94,7 @@ fn write_module(text: &mut String, module: &Module) {
 }
 
 fn function_type(module: &Module, function: &ModuleFunction) -> String {
-    format!("({}) -> {}", luau_parameters(module, function), luau_result_type(module, function))
+    format!("({}) -> {}", luau_parameters(module, function), luau_result_type(function))
 }
 
 fn constant_type(value: &Value) -> &'static str {
@@ -122,7 +121,7 @@ fn named_table_types(module: &Module) -> Vec<(String, String)> {
             add(param_type_name(module, function, param), &|| table_type(&param.schema));
         }
         add(options_type_name(module, function), &|| options_table_type(option_params(function)));
-        add(result_type_name(module, function), &|| table_type(&function.returns));
+        add(result_type_name(function), &|| table_type(&function.returns));
     }
     types
 }

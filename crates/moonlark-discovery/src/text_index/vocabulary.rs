@@ -63,14 +63,13 @@ impl IndexVocabulary {
 }
 
 fn word_similarity(word: &str, other: &str) -> Option<f32> {
-    let begins = match other.len() >= word.len() {
-        true => other.len() - word.len() <= MAX_PREFIX_EXTENSION_BYTES && other.starts_with(word),
+    let begins = if other.len() >= word.len() {
+        other.len() - word.len() <= MAX_PREFIX_EXTENSION_BYTES && other.starts_with(word)
+    } else {
         // A form of the word that the stemmer takes for another word.
-        false => {
-            other.len() >= MIN_STEM_BYTES
-                && word.len() - other.len() <= MAX_ENDING_BYTES
-                && word.starts_with(other)
-        }
+        other.len() >= MIN_STEM_BYTES
+            && word.len() - other.len() <= MAX_ENDING_BYTES
+            && word.starts_with(other)
     };
     if begins {
         return Some(0.5);

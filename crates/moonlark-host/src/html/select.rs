@@ -2,7 +2,7 @@
 //!
 //! `a ~ b` looks at all earlier siblings of every b and `:has()` at all that is
 //! below, so a short selector can take the square of a page. The matcher sees
-//! the tree through [`Watched`], which counts, and shows an empty world once
+//! the tree through [`CountedElement`], which counts, and shows an empty world once
 //! the steps are used up.
 
 use std::cell::Cell;

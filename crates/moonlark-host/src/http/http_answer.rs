@@ -61,9 +61,10 @@ impl HttpAnswer {
             _ => read_body(&request.url, response, call.limits().http_body).await?,
         };
         // A body that is not what it says is still there as text.
-        let json = match is_json {
-            true => decode_json_within(&body, call.limits().value).unwrap_or_default(),
-            false => Value::Null,
+        let json = if is_json {
+            decode_json_within(&body, call.limits().value).unwrap_or_default()
+        } else {
+            Value::Null
         };
         Ok(HttpAnswer {
             status: status.as_u16(),

@@ -83,9 +83,10 @@ pub(super) struct ReachResolver(pub(super) NetworkReach);
 
 impl Resolve for ReachResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = match PROXY_HOSTS.contains(name.as_str()) {
-            true => NetworkReach::anywhere(),
-            false => self.0.clone(),
+        let reach = if PROXY_HOSTS.contains(name.as_str()) {
+            NetworkReach::anywhere()
+        } else {
+            self.0.clone()
         };
         Box::pin(async move {
             let addresses = lookup_reachable(name.as_str(), 0, &reach).await?;

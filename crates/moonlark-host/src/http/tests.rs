@@ -175,9 +175,12 @@ async fn a_request_is_sent_as_it_was_asked_for() {
 async fn a_redirect_to_another_server_carries_no_credentials() {
     let other = Server::answering(|_| reply("200 OK", b"there")).await;
     let target = other.url("/b");
-    let first = Server::answering(move |request| match request.starts_with("POST /a ") {
-        true => redirect(302, "/same"),
-        false => redirect(307, &target),
+    let first = Server::answering(move |request| {
+        if request.starts_with("POST /a ") {
+            redirect(302, "/same")
+        } else {
+            redirect(307, &target)
+        }
     })
     .await;
     let grants = [format!("net:127.0.0.1:{}", first.port), format!("net:127.0.0.1:{}", other.port)];

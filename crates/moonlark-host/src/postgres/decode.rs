@@ -118,9 +118,10 @@ fn decode_network(bytes: &[u8]) -> Option<Value> {
         (3, 16) => (Ipv6Addr::from(read_fixed::<16>(address)?).to_string(), 128),
         _ => return None,
     };
-    Some(match *bits == most && *is_cidr == 0 {
-        true => address.into(),
-        false => format!("{address}/{bits}").into(),
+    Some(if *bits == most && *is_cidr == 0 {
+        address.into()
+    } else {
+        format!("{address}/{bits}").into()
     })
 }
 

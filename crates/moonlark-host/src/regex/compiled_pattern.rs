@@ -156,11 +156,10 @@ fn invalid_pattern_problem(error: &Error) -> Problem {
     };
     let problem =
         Problem::bad_request(format!("the pattern is not valid: {why}, at character {column}"));
-    match why.starts_with("look-around") {
-        true => {
-            problem.with_hint("match the surroundings too and take a group with regex.captures")
-        }
-        false => problem,
+    if why.starts_with("look-around") {
+        problem.with_hint("match the surroundings too and take a group with regex.captures")
+    } else {
+        problem
     }
 }
 

@@ -73,9 +73,10 @@ fn check_action(action: &AuthAction<'_>, mode: SqliteMode) -> Option<StatementRe
     match action {
         AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => None,
         AuthAction::Function { function_name } => {
-            match function_name.eq_ignore_ascii_case("load_extension") {
-                true => never("extensions cannot be loaded"),
-                false => None,
+            if function_name.eq_ignore_ascii_case("load_extension") {
+                never("extensions cannot be loaded")
+            } else {
+                None
             }
         }
         AuthAction::Pragma { pragma_name, pragma_value } => {

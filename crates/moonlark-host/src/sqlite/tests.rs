@@ -414,6 +414,7 @@ async fn files_that_are_no_database_are_named_as_such() {
         "{text}"
     );
     let pipe = std::ffi::CString::new(at("pipe.db").to_str().unwrap()).unwrap();
+    // SAFETY: the path is a C string that outlives the call.
     assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
     let text = problem(reader(dir.path()), "sqlite.query", args("pipe.db")).await;
     assert!(text.contains("pipe.db is not a regular file"), "{text}");

@@ -32,10 +32,7 @@ fn find_best_cut(window: &str, prose: bool) -> usize {
     let paragraph = || window.rfind("\n\n").map(|at| at + 2);
     let line = || window.rfind('\n').map(|at| at + 1);
     let sentence = || sentence_ends(window).last();
-    let (first, second) = match prose {
-        true => (sentence(), line()),
-        false => (line(), None),
-    };
+    let (first, second) = if prose { (sentence(), line()) } else { (line(), None) };
     let clause = |char: char| matches!(char, ',' | ';' | '}' | ']' | '>' | '，' | '、' | '；');
     let after = |at: usize| at + window[at..].chars().next().map_or(0, char::len_utf8);
     paragraph()
@@ -53,9 +50,10 @@ fn find_overlap_start(text: &str, at: usize, prose: bool, overlap: usize) -> usi
     let from = floor_char_boundary(text, at - overlap);
     let window = &text[from..at];
     let inside = |place: &usize| *place < window.trim_end().len();
-    let begin = match prose {
-        true => sentence_ends(window).find(inside),
-        false => window.find('\n').map(|at| at + 1).filter(inside),
+    let begin = if prose {
+        sentence_ends(window).find(inside)
+    } else {
+        window.find('\n').map(|at| at + 1).filter(inside)
     };
     let word = || {
         let space = window.find(char::is_whitespace)?;

@@ -21,9 +21,10 @@ impl ExtractedDocumentBuilder {
         let level = level.clamp(1, 6);
         let marks = &"######"[..usize::from(level)];
         let line = format!("{marks} {title}");
-        match title.is_empty() {
-            true => Ok(()),
-            false => self.push_block(TextBlockKind::Heading { level, title }, &line),
+        if title.is_empty() {
+            Ok(())
+        } else {
+            self.push_block(TextBlockKind::Heading { level, title }, &line)
         }
     }
 
@@ -52,9 +53,10 @@ impl ExtractedDocumentBuilder {
 
     pub(super) fn push_code(&mut self, text: &str) -> Result<()> {
         let text = text.trim_end().trim_start_matches(['\n', '\r']);
-        match text.trim_start().is_empty() {
-            true => Ok(()),
-            false => self.push_block(TextBlockKind::Code, &format!("```\n{text}\n```")),
+        if text.trim_start().is_empty() {
+            Ok(())
+        } else {
+            self.push_block(TextBlockKind::Code, &format!("```\n{text}\n```"))
         }
     }
 

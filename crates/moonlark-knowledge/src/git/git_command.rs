@@ -278,9 +278,10 @@ fn open_folder(folder: &Path) -> Result<OwnedFd> {
         std::io::ErrorKind::NotFound => problem(format!("there is no folder {shown}")),
         kind => problem(format!("the folder {shown} cannot be read: {kind}")),
     })?;
-    match found.metadata().is_ok_and(|found| found.is_dir()) {
-        true => Ok(found.into()),
-        false => Err(problem(format!("{shown} is not a folder"))),
+    if found.metadata().is_ok_and(|found| found.is_dir()) {
+        Ok(found.into())
+    } else {
+        Err(problem(format!("{shown} is not a folder")))
     }
 }
 

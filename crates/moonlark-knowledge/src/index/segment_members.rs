@@ -74,9 +74,10 @@ impl SegmentMembers {
             }
             members.push(chunk, before, lengths);
         }
-        match members.len() == length {
-            true => Ok(members),
-            false => Err(damaged_error("a segment has another number of chunks")),
+        if members.len() == length {
+            Ok(members)
+        } else {
+            Err(damaged_error("a segment has another number of chunks"))
         }
     }
 }

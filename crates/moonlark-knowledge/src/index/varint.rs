@@ -10,7 +10,7 @@ pub(super) fn push_varint(bytes: &mut Vec<u8>, mut number: u32) {
     bytes.push(number as u8);
 }
 
-/// Reads what [`put`] wrote. Whatever else it is given is a fault, never a panic.
+/// Reads what [`push_varint`] wrote. Whatever else it is given is a fault, never a panic.
 #[derive(Clone, Copy)]
 pub(super) struct VarintReader<'a>(&'a [u8]);
 

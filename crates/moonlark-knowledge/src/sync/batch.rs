@@ -46,10 +46,8 @@ pub(super) async fn send_batches(
             }
             batch.push(step);
         }
-        let problem = match embedding {
-            true => embed_batch(&preparing, &mut batch).await.err(),
-            false => None,
-        };
+        let problem =
+            if embedding { embed_batch(&preparing, &mut batch).await.err() } else { None };
         embedding &= problem.is_none();
         if !batch.is_empty() && writer.send(SyncWriterMessage::Batch(batch, problem)).await.is_err()
         {

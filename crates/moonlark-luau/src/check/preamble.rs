@@ -57,9 +57,10 @@ impl<'c> CheckPreamble<'c> {
         let mut sdk = String::new();
         for ((source, waits), functions) in ways {
             let table = format!("{{ {}, [string]: any }}", functions.join(", "));
-            let _ = match waits {
-                true => write!(sdk, "{source}: {table}, "),
-                false => write!(preamble.text, "local {source}: {table} = nil :: any "),
+            let _ = if waits {
+                write!(sdk, "{source}: {table}, ")
+            } else {
+                write!(preamble.text, "local {source}: {table} = nil :: any ")
             };
         }
         let _ = writeln!(preamble.text, "local sdk: {{ {sdk}[string]: any }} = nil :: any");

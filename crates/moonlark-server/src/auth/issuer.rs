@@ -166,10 +166,11 @@ impl TokenIssuer {
         if metadata.issuer != self.issuer() {
             return Err(self.unusable_keys_problem("it calls itself by another name"));
         }
-        match is_secure_url(&metadata.jwks_uri) {
-            true => Ok(metadata.jwks_uri),
-            false => Err(self
-                .unusable_keys_problem("its keys are where anybody could change them: not https")),
+        if is_secure_url(&metadata.jwks_uri) {
+            Ok(metadata.jwks_uri)
+        } else {
+            Err(self
+                .unusable_keys_problem("its keys are where anybody could change them: not https"))
         }
     }
 

@@ -16,7 +16,7 @@ use serde_json::Value as Json;
 /// Keys of one provider that are looked at; real ones have a handful.
 const MAX_ISSUER_KEYS: usize = 64;
 
-/// Every algorithm that [`Key::made`] knows. None of them can be computed with
+/// Every algorithm that [`VerificationKey::has_signed`] knows. None of them can be computed with
 /// what is public, as `none` and those with a shared secret can.
 pub(crate) const ACCEPTED_ALGORITHMS: [&str; 10] =
     ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA", "Ed25519"];

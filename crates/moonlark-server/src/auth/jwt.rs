@@ -123,9 +123,10 @@ impl<'a> ParsedJwt<'a> {
         let name = text(&expected.name).filter(plain);
         let name = name.ok_or(Invalid("does not name its holder"))?;
         let scopes = self.scopes();
-        match expected.scopes.iter().all(|wanted| scopes.contains(&wanted.as_str())) {
-            true => Ok((name, until)),
-            false => Err(JwtRejection::LacksScope),
+        if expected.scopes.iter().all(|wanted| scopes.contains(&wanted.as_str())) {
+            Ok((name, until))
+        } else {
+            Err(JwtRejection::LacksScope)
         }
     }
 

@@ -156,10 +156,13 @@ impl TokenFile {
     pub(crate) fn current_table(&self, last: &Arc<TokenTable>) -> Arc<TokenTable> {
         let stamp = match fs::metadata(&self.0) {
             Ok(metadata) => TokenFileStamp::from_metadata(&metadata),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match last.is_there {
-                false => return last.clone(),
-                true => return Arc::default(),
-            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if last.is_there {
+                    return Arc::default();
+                } else {
+                    return last.clone();
+                }
+            }
             Err(error) => {
                 let problem = Some(self.unusable_file_problem(&error.to_string()));
                 return Arc::new(TokenTable { is_there: true, problem, ..TokenTable::default() });

@@ -67,12 +67,13 @@ pub(super) async fn answer_request(
     let request = request.map(|body| Body::new(TimedBody::new(body, pace, late.clone())));
     let response = call_app(app, request).await;
     // Whoever read it was told that it broke off, and says so in many ways.
-    match late.load(Ordering::Relaxed) {
-        true => http_status::problem_response(
+    if late.load(Ordering::Relaxed) {
+        http_status::problem_response(
             &Problem::new(ProblemCode::Timeout, "the request body did not arrive in time")
                 .with_hint("nothing was called: send the request again, without long pauses"),
-        ),
-        false => response,
+        )
+    } else {
+        response
     }
 }
 

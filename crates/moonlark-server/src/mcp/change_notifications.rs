@@ -98,7 +98,7 @@ impl BegunSubscriptions {
     /// The SDK acknowledges a request to listen before it hands it to us, and a
     /// client may cause a change right after that. So sources are asked here, where
     /// nothing can be awaited: this thread waits for a moment, others work. What a
-    /// slow source has is accepted; [`listen`] tells of it as soon as it is watched,
+    /// slow source has is accepted; [`notify_subscriber`] tells of it as soon as it is watched,
     /// because it may have changed since.
     pub(super) fn begin_subscription(
         &self,
@@ -337,9 +337,10 @@ mod tests {
         let body = ToolBody::from_answering_fn(move |_, args| {
             asked.0.lock().push(args.to_json_lossy().to_string());
             let uri = args.get("params").and_then(|params| params.get("uri")).cloned();
-            let answer = match uri == Some("mcp://a/no".into()) {
-                true => Err(Problem::new(ProblemCode::Unavailable, "not now")),
-                false => Ok(ToolAnswer::Raw(Object::new())),
+            let answer = if uri == Some("mcp://a/no".into()) {
+                Err(Problem::new(ProblemCode::Unavailable, "not now"))
+            } else {
+                Ok(ToolAnswer::Raw(Object::new()))
             };
             async { answer }
         });

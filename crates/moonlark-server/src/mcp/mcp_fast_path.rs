@@ -5,7 +5,7 @@
 //! be said before the answer. Where nothing can be, its handler runs right here,
 //! over HTTP in the task of the connection, and ends with it. Whatever is unusual
 //! about a request, or wrong, is the SDK's to answer: it gets the request as it
-//! came. Over pipes, `stdio/short.rs` is in front of the SDK.
+//! came. Over pipes, `stdio/stdio_fast_path.rs` is in front of the SDK.
 
 use std::borrow::Cow;
 use std::convert::Infallible;

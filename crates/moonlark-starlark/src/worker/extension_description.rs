@@ -1,4 +1,4 @@
-//! `Extension`, `Tool` and `ToolParameter`: how an extension says what it is.
+//! `ExtensionFile`, `Tool` and `ToolParameter`: how an extension says what it is.
 
 use moonlark_core::tool_header::TOOL_HEADER_ALIASES;
 use moonlark_core::value::{Object, Value};

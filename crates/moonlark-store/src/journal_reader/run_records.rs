@@ -98,13 +98,11 @@ fn check_resumable(connection: &Connection, file: &Path, run: RecordId) -> Resul
         found.ok_or_else(|| no_run_problem(&run.to_string()))?;
     // One that was cancelled has no answer, and may go on.
     if let Some(outcome) = outcome {
-        return match answered {
-            false => Ok(()),
-            true => Err(Problem::new(
-                ProblemCode::BadRequest,
-                format!("run {run} has ended: {outcome}"),
-            )
-            .with_hint(format!("`moonlark runs {run}` shows how"))),
+        return if answered {
+            Err(Problem::new(ProblemCode::BadRequest, format!("run {run} has ended: {outcome}"))
+                .with_hint(format!("`moonlark runs {run}` shows how")))
+        } else {
+            Ok(())
         };
     }
     match (lock.is_some_and(|lock| is_process_alive(file, &lock)), approval) {

@@ -194,9 +194,10 @@ async fn listen_for_redirect(set: Option<u16>, known: Option<u16>) -> Result<Red
 async fn follow_redirect_callback(url: &Url) -> Result<OAuthCallback> {
     let location = auth_http::fetch_redirect_target(url).await?;
     let callback = OAuthCallback::from_query(location.query().unwrap_or_default());
-    match callback.state.as_deref() == Some(&state_parameter(url)) {
-        true => Ok(callback),
-        false => Err(Problem::denied("the authorization server answered to another login")),
+    if callback.state.as_deref() == Some(&state_parameter(url)) {
+        Ok(callback)
+    } else {
+        Err(Problem::denied("the authorization server answered to another login"))
     }
 }
 

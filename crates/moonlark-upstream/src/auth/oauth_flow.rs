@@ -59,9 +59,10 @@ impl OAuthFlow {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let fail = |error| problem_from_auth_error(&account.name, settings, error);
         let url = account.url.clone();
-        let manager = match settings.private_addresses {
-            true => AuthorizationManager::new_allowing_private_addresses(url.clone()).await,
-            false => AuthorizationManager::new(url.clone()).await,
+        let manager = if settings.private_addresses {
+            AuthorizationManager::new_allowing_private_addresses(url.clone()).await
+        } else {
+            AuthorizationManager::new(url.clone()).await
         };
         let mut manager = manager.map_err(fail)?;
         let resolution = manager.resolve_metadata_from_challenge(challenge).await.map_err(fail)?;
@@ -137,9 +138,10 @@ impl OAuthFlow {
     /// What to ask for: what the operator says, else what the upstream does.
     pub(super) async fn scopes_to_request(&self, also: &[String]) -> Vec<String> {
         let wanted: Vec<&str> = self.settings.scopes.iter().map(String::as_str).collect();
-        let wanted = match wanted.is_empty() {
-            true => self.manager.select_initial_scopes(&[]).await,
-            false => self.settings.scopes.clone(),
+        let wanted = if wanted.is_empty() {
+            self.manager.select_initial_scopes(&[]).await
+        } else {
+            self.settings.scopes.clone()
         };
         self.with_offline_access(merge_scopes(&wanted, also))
     }

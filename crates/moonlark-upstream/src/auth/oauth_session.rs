@@ -197,9 +197,10 @@ impl OAuthSession {
             return Ok(None);
         }
         let mut flow = OAuthFlow::discover_server(&self.account, &self.settings, None).await?;
-        match flow.issuer() == record.issuer {
-            true => self.refresh_and_store(&mut flow, &mut record, &old).await,
-            false => Ok(None),
+        if flow.issuer() == record.issuer {
+            self.refresh_and_store(&mut flow, &mut record, &old).await
+        } else {
+            Ok(None)
         }
     }
 

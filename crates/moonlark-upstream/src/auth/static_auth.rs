@@ -45,19 +45,20 @@ impl AnonymousAuthorizer {
             let it = it.to_ascii_lowercase();
             it.starts_with("bearer") || it.contains("resource_metadata=")
         });
-        let (message, hint) = match oauth {
-            true => (
+        let (message, hint) = if oauth {
+            (
                 format!("upstream '{name}' wants a login"),
                 format!(
                     "add `auth = \"oauth\"` to [mcp_servers.{name}] in moonlark.toml and run \
                      `moonlark login {name}`, or give it a token of yours: `auth = {{ type = \
                      \"bearer\", token = \"${{TOKEN}}\" }}`"
                 ),
-            ),
-            false => (
+            )
+        } else {
+            (
                 format!("upstream '{name}' answers 401: it wants to know who is asking"),
                 format!("give it credentials, in headers or auth of [mcp_servers.{name}]"),
-            ),
+            )
         };
         Problem::unavailable(message).with_retryable(false).with_hint(hint)
     }
@@ -109,9 +110,12 @@ impl RequestAuthorizer for TokenFileAuthorizer {
 
     fn handle_challenge(&self, status: u16, _: Option<String>) -> BoxFuture<'_, Result<bool>> {
         let answer = match status {
-            401 => self.read_current_header().and_then(|(_, changed)| match changed {
-                true => Ok(true),
-                false => Err(token_rejected_problem(&self.upstream, "token_file")),
+            401 => self.read_current_header().and_then(|(_, changed)| {
+                if changed {
+                    Ok(true)
+                } else {
+                    Err(token_rejected_problem(&self.upstream, "token_file"))
+                }
             }),
             _ => Ok(false),
         };

@@ -117,9 +117,10 @@ async fn send_with_retry(
         }
         Err(RequestFailure::Lost(problem)) if request.repeatable && problem.is_retryable() => {
             // Over HTTP it may be only this answer that broke off.
-            let again = match link.is_open() {
-                true => Ok(link),
-                false => shared.wait_for_connection(call.deadline()).await,
+            let again = if link.is_open() {
+                Ok(link)
+            } else {
+                shared.wait_for_connection(call.deadline()).await
             };
             match again {
                 Ok(link) => attempt_request(shared, &link, call, request, params.clone()).await,

@@ -163,9 +163,10 @@ impl HttpEndpoint {
         client.execute(request).await.map_err(|error| {
             let connecting = error.is_connect() || error.is_builder();
             let why = innermost_reason(&error.without_url());
-            match connecting {
-                true => self.unreachable_failure(&why),
-                false => RequestFailure::Lost(self.broken_off_problem(&why)),
+            if connecting {
+                self.unreachable_failure(&why)
+            } else {
+                RequestFailure::Lost(self.broken_off_problem(&why))
             }
         })
     }
@@ -202,9 +203,10 @@ impl HttpEndpoint {
     /// What a status means for whoever asked, when nothing else explains it.
     pub(super) fn status_problem(&self, status: StatusCode, page: &[u8]) -> Problem {
         let (name, origin) = (&self.name, url_origin(&self.url));
-        let hint = match status.is_server_error() {
-            true => format!("see the log of {origin}"),
-            false => format!("see whether url and transport of mcp_servers.{name} are right"),
+        let hint = if status.is_server_error() {
+            format!("see the log of {origin}")
+        } else {
+            format!("see whether url and transport of mcp_servers.{name} are right")
         };
         let text = String::from_utf8_lossy(page);
         let said = match text.trim() {

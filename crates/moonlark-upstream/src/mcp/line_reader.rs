@@ -59,10 +59,10 @@ pub(super) async fn read_lines(
             parts.extend_from_slice(&part[..keep.min(part.len())]);
         }
         if end.is_some() {
-            match skipping {
-                true => each(InputLine::TooLong(&parts[..parts.len().min(OVERSIZED_HEAD_BYTES)])),
-                false if parts.trim_ascii().is_empty() => {}
-                false => each(InputLine::Whole(&parts)),
+            if skipping {
+                each(InputLine::TooLong(&parts[..parts.len().min(OVERSIZED_HEAD_BYTES)]));
+            } else if !parts.trim_ascii().is_empty() {
+                each(InputLine::Whole(&parts));
             }
         }
         from.consume(used);

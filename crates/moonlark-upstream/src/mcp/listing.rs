@@ -83,30 +83,30 @@ pub(crate) async fn read_lists(link: &McpConnection, lists: u8) -> Result<McpLis
     let mut read = McpLists::default();
     let can = |capability: &str| link.peer().capabilities.contains_key(capability);
     if lists & list::TOOLS_LIST_BIT != 0 {
-        read.tools = Some(match can("tools") {
-            true => read_all_pages(link, "tools/list", "tools", &mut read.problems).await?,
-            false => Arc::default(),
+        read.tools = Some(if can("tools") {
+            read_all_pages(link, "tools/list", "tools", &mut read.problems).await?
+        } else {
+            Arc::default()
         });
     }
     if lists & list::RESOURCES_LIST_BIT != 0 {
-        (read.resources, read.templates) = match can("resources") {
-            true => {
-                let problems = &mut read.problems;
-                let resources =
-                    read_all_pages(link, "resources/list", "resources", problems).await?;
-                let method = "resources/templates/list";
-                (
-                    Some(resources),
-                    Some(read_all_pages(link, method, "resourceTemplates", problems).await?),
-                )
-            }
-            false => (Some(Arc::default()), Some(Arc::default())),
+        (read.resources, read.templates) = if can("resources") {
+            let problems = &mut read.problems;
+            let resources = read_all_pages(link, "resources/list", "resources", problems).await?;
+            let method = "resources/templates/list";
+            (
+                Some(resources),
+                Some(read_all_pages(link, method, "resourceTemplates", problems).await?),
+            )
+        } else {
+            (Some(Arc::default()), Some(Arc::default()))
         };
     }
     if lists & list::PROMPTS_LIST_BIT != 0 {
-        read.prompts = Some(match can("prompts") {
-            true => read_all_pages(link, "prompts/list", "prompts", &mut read.problems).await?,
-            false => Arc::default(),
+        read.prompts = Some(if can("prompts") {
+            read_all_pages(link, "prompts/list", "prompts", &mut read.problems).await?
+        } else {
+            Arc::default()
         });
     }
     Ok(read)

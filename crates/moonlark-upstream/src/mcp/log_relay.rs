@@ -47,9 +47,10 @@ fn build_log_message(
 ) -> SourceLogMessage {
     let data = secrets.redact_message(params.swap_remove("data").unwrap_or_default());
     let json = data.to_json_lossy().to_string();
-    let data = match json.len() > MAX_LOG_DATA_BYTES {
-        true => cut_message(data.as_str().unwrap_or(&json)).into(),
-        false => data,
+    let data = if json.len() > MAX_LOG_DATA_BYTES {
+        cut_message(data.as_str().unwrap_or(&json)).into()
+    } else {
+        data
     };
     let text = |key: &str| Some(secrets.redact_text(params.get(key)?.as_str()?).into_owned());
     SourceLogMessage {

@@ -38,10 +38,7 @@ impl NameMapping {
     }
 
     pub(crate) fn uri_to_caller(&self, uri: &str) -> String {
-        match is_app_uri(uri) {
-            true => uri.to_owned(),
-            false => format!("{}{uri}", self.uris),
-        }
+        if is_app_uri(uri) { uri.to_owned() } else { format!("{}{uri}", self.uris) }
     }
 
     pub(crate) fn prompt_to_upstream<'a>(&self, name: &'a str) -> &'a str {

@@ -142,9 +142,10 @@ pub(super) fn encode_header_text(text: &str) -> Cow<'_, str> {
     let is_plain = text.bytes().all(|byte| (0x20..=0x7e).contains(&byte));
     let is_padded = text.starts_with(' ') || text.ends_with(' ');
     let is_wrapped = text.starts_with("=?base64?") && text.ends_with("?=");
-    match is_plain && !is_padded && !is_wrapped {
-        true => Cow::Borrowed(text),
-        false => Cow::Owned(format!("=?base64?{}?=", BASE64_STANDARD.encode(text))),
+    if is_plain && !is_padded && !is_wrapped {
+        Cow::Borrowed(text)
+    } else {
+        Cow::Owned(format!("=?base64?{}?=", BASE64_STANDARD.encode(text)))
     }
 }
 

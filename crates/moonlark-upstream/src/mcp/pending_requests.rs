@@ -96,9 +96,10 @@ impl PendingRequests {
                 .clone()
                 .map_or(MessageRecipient::Inbox, MessageRecipient::Listener);
         }
-        match is_broadcast_method(method) {
-            true => MessageRecipient::Inbox,
-            false => self.only_possible_recipient(),
+        if is_broadcast_method(method) {
+            MessageRecipient::Inbox
+        } else {
+            self.only_possible_recipient()
         }
     }
 
@@ -120,9 +121,10 @@ impl PendingRequests {
             .filter(|waiting| !waiting.standing)
             .filter_map(|waiting| Some((waiting.owner, waiting.listener.as_ref()?)));
         let Some((owner, listener)) = candidates.next() else { return MessageRecipient::Inbox };
-        match candidates.all(|(other, _)| other == owner) {
-            true => MessageRecipient::Listener(listener.clone()),
-            false => MessageRecipient::Unclear,
+        if candidates.all(|(other, _)| other == owner) {
+            MessageRecipient::Listener(listener.clone())
+        } else {
+            MessageRecipient::Unclear
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a connection is, whatever carries it: ids, requests in flight, what
 //! the server asks of us, whether it is over and why.
 //!
-//! Bytes come in by [`Conversation::hear`], one message at a time, and are
+//! Bytes come in by [`RpcSession::on_message`], one message at a time, and are
 //! handed on before the next: there is no queue that a server could fill.
 
 use std::collections::HashMap;

@@ -105,13 +105,12 @@ impl SseParser {
             let line = chunk.split_to(end);
             self.returned = chunk[0] == b'\r';
             chunk.advance(1);
-            let event = match self.line.is_empty() {
-                true => self.process_line(&line),
-                false => {
-                    self.append_line_part(&line);
-                    let whole = std::mem::take(&mut self.line);
-                    self.process_line(&whole)
-                }
+            let event = if self.line.is_empty() {
+                self.process_line(&line)
+            } else {
+                self.append_line_part(&line);
+                let whole = std::mem::take(&mut self.line);
+                self.process_line(&whole)
             };
             if event.is_some() {
                 return event;

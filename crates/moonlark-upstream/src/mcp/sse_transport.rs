@@ -123,10 +123,10 @@ impl SseTransport {
             };
             match event {
                 Some(SseEvent::Message { data, .. }) => {
-                    drop(conversation.on_message(&data, None, &self))
+                    _ = conversation.on_message(&data, None, &self);
                 }
                 Some(SseEvent::TooLong(head)) => {
-                    drop(conversation.on_oversized_message(&head, None))
+                    _ = conversation.on_oversized_message(&head, None);
                 }
                 None => break,
             }
@@ -177,9 +177,10 @@ fn not_sse_problem(name: &str, message: String) -> Problem {
 fn resolve_message_url(base: &Url, address: &[u8]) -> Result<Url, String> {
     let text = std::str::from_utf8(address).map(str::trim).map_err(|_| "no address".to_owned())?;
     let url = base.join(text).map_err(|_| "no address".to_owned())?;
-    match url.origin() == base.origin() && url.scheme().starts_with("http") {
-        true => Ok(url),
-        false => Err(format!("{}, which is another server", url_origin(&url))),
+    if url.origin() == base.origin() && url.scheme().starts_with("http") {
+        Ok(url)
+    } else {
+        Err(format!("{}, which is another server", url_origin(&url)))
     }
 }
 

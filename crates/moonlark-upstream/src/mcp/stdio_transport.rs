@@ -121,9 +121,10 @@ impl StdioTransport {
         given_up.answered = true;
         answer.unwrap_or_else(|_| {
             let why = self.conversation.close_reason();
-            Err(match self.outgoing.is_fully_written(sent) {
-                true => RequestFailure::Lost(why),
-                false => RequestFailure::NotSent(why),
+            Err(if self.outgoing.is_fully_written(sent) {
+                RequestFailure::Lost(why)
+            } else {
+                RequestFailure::NotSent(why)
             })
         })
     }
@@ -226,10 +227,13 @@ async fn read_messages(
         InputLine::Whole(text) => drop(conversation.on_message(text, None, &back)),
         InputLine::TooLong(head) => drop(conversation.on_oversized_message(head, None)),
         // Some servers leave out the end of their last line.
-        InputLine::Half(text) => match json_rpc::is_complete_json(text) {
-            true => drop(conversation.on_message(text, None, &back)),
-            false => conversation.log_violation_once(ProtocolViolation::HalfLine),
-        },
+        InputLine::Half(text) => {
+            if json_rpc::is_complete_json(text) {
+                drop(conversation.on_message(text, None, &back))
+            } else {
+                conversation.log_violation_once(ProtocolViolation::HalfLine)
+            }
+        }
     })
     .await;
 }

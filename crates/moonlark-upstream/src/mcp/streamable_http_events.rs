@@ -165,10 +165,10 @@ impl StreamableHttpTransport {
             any = true;
             match event {
                 SseEvent::Message { data, .. } => {
-                    drop(self.rpc_session().on_message(&data, None, self))
+                    _ = self.rpc_session().on_message(&data, None, self);
                 }
                 SseEvent::TooLong(head) => {
-                    drop(self.rpc_session().on_oversized_message(&head, None))
+                    _ = self.rpc_session().on_oversized_message(&head, None);
                 }
             }
         }

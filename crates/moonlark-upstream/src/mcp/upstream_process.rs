@@ -71,10 +71,7 @@ pub(super) async fn start_process(
 
 /// The command without what may be secret in its arguments.
 pub(super) fn display_command(command: &str, args: &[String]) -> String {
-    match args.is_empty() {
-        true => command.to_owned(),
-        false => format!("{command} …"),
-    }
+    if args.is_empty() { command.to_owned() } else { format!("{command} …") }
 }
 
 /// What any program may need of Moonlark's environment, and what the operator

@@ -60,9 +60,10 @@ impl UpstreamSettings {
     }
 
     pub(crate) fn name_mapping(&self) -> NameMapping {
-        match self.expose == ToolExposure::Direct && self.prefix.as_deref() == Some("") {
-            true => NameMapping::without_prefixes(self.name()),
-            false => NameMapping::with_prefixes(self.name()),
+        if self.expose == ToolExposure::Direct && self.prefix.as_deref() == Some("") {
+            NameMapping::without_prefixes(self.name())
+        } else {
+            NameMapping::with_prefixes(self.name())
         }
     }
 }

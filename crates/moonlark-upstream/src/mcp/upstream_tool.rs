@@ -56,9 +56,10 @@ pub(crate) fn build_tool(
     let unknown = hide_arguments(&mut input_json, &config.arguments);
     let unknown =
         unknown.first().map(|it| shared.settings.source_key().unknown_argument_problem(&name, it));
-    let shown_input = match config.arguments.is_empty() {
-        true => input.clone(),
-        false => Value::from_json(Json::Object(input_json.clone())).unwrap_or_default(),
+    let shown_input = if config.arguments.is_empty() {
+        input.clone()
+    } else {
+        Value::from_json(Json::Object(input_json.clone())).unwrap_or_default()
     };
     let (schema, problem) = Schema::from_foreign(input_json);
     let headers = has_param_headers(&input).then_some(input);

@@ -193,9 +193,10 @@ fn fallback_credential(document: &OpenApiDocument, secret: &SecretText) -> Place
 
 fn first_scheme(document: &OpenApiDocument) -> Option<&str> {
     let root = document.root_node().json;
-    let schemes = match document.swagger {
-        true => root.get("securityDefinitions"),
-        false => root.get("components").and_then(|it| it.get("securitySchemes")),
+    let schemes = if document.swagger {
+        root.get("securityDefinitions")
+    } else {
+        root.get("components").and_then(|it| it.get("securitySchemes"))
     };
     schemes?.fields().next().map(|(name, _)| name)
 }

@@ -62,9 +62,10 @@ impl Resolve for PublicOnlyResolver {
         Box::pin(async move {
             let all = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let public: Vec<SocketAddr> = all.filter(|it| is_public_address(it.ip())).collect();
-            match public.is_empty() {
-                true => Err("the name leads to no public address".into()),
-                false => Ok(Box::new(public.into_iter()) as Addrs),
+            if public.is_empty() {
+                Err("the name leads to no public address".into())
+            } else {
+                Ok(Box::new(public.into_iter()) as Addrs)
             }
         })
     }
@@ -131,13 +132,12 @@ impl ApiExchange<'_> {
             let client = client.as_ref().map_err(Clone::clone)?;
             let mut builder = client.request(method.clone(), url.clone());
             let mut spanning = self.call.start_span(|| self.describe_span(&method, &url));
-            builder = builder.headers(match at_home {
-                true => {
-                    let mut headers = request.headers.clone();
-                    trace_headers::add_trace_headers(&mut headers, spanning.trace());
-                    headers
-                }
-                false => self.headers_without_secrets(&request.headers),
+            builder = builder.headers(if at_home {
+                let mut headers = request.headers.clone();
+                trace_headers::add_trace_headers(&mut headers, spanning.trace());
+                headers
+            } else {
+                self.headers_without_secrets(&request.headers)
             });
             if let Some(body) = &body {
                 builder = builder.body(body.clone());
@@ -262,19 +262,18 @@ impl ApiExchange<'_> {
         }
         let (at, why) =
             (url.origin().ascii_serialization(), shorten_text(&inner.to_string()).into_owned());
-        match never_sent || self.is_repeatable() {
-            true => {
-                Problem::unavailable(format!("API '{}' cannot be reached at {at}: {why}", self.api))
-                    .with_hint(format!(
-                        "see base_url of apis.{}, and whether it is reachable from here",
-                        self.api
-                    ))
-            }
-            false => Problem::unavailable(format!(
+        if never_sent || self.is_repeatable() {
+            Problem::unavailable(format!("API '{}' cannot be reached at {at}: {why}", self.api))
+                .with_hint(format!(
+                    "see base_url of apis.{}, and whether it is reachable from here",
+                    self.api
+                ))
+        } else {
+            Problem::unavailable(format!(
                 "API '{}' at {at} broke off: {why}; the call may have happened",
                 self.api
             ))
-            .with_retryable(false),
+            .with_retryable(false)
         }
     }
 }

@@ -415,9 +415,10 @@ impl ApiState {
             });
             return Ok(ToolAnswer::Value(read.to_raw_value(next.flatten())));
         }
-        match read.status.is_success() || read.status.as_u16() == 304 {
-            true => Ok(read.into_answer(&shown)),
-            false => Err(read.to_problem(name, &format!("{name}.{}", self.own_name(operation)))),
+        if read.status.is_success() || read.status.as_u16() == 304 {
+            Ok(read.into_answer(&shown))
+        } else {
+            Err(read.to_problem(name, &format!("{name}.{}", self.own_name(operation))))
         }
     }
 

@@ -230,9 +230,10 @@ async fn fetch_document(url: &Url, client: &LazyLock<Result<Client>>) -> Result<
     let request = client.get(url.clone()).timeout(DOCUMENT_FETCH_TIMEOUT);
     let response =
         request.send().await.map_err(|error| cannot(&error.without_url().to_string()))?;
-    match response.status().is_success() {
-        true => read_bytes(response, MAX_DOCUMENT_FILE_BYTES).await,
-        false => Err(cannot(&format!("HTTP {}", response.status()))),
+    if response.status().is_success() {
+        read_bytes(response, MAX_DOCUMENT_FILE_BYTES).await
+    } else {
+        Err(cannot(&format!("HTTP {}", response.status())))
     }
 }
 

@@ -135,13 +135,12 @@ fn build_plan(
     node: DocumentNode<'_>,
 ) -> Result<OperationPlan, String> {
     let listed = parameter::list_parameters(document, item, node)?;
-    let (mut params, body) = match document.swagger {
-        true => swagger::read_swagger_parameters(document, node, listed)?,
-        false => {
-            let params: Result<Vec<OperationParam>, String> =
-                listed.into_iter().map(|it| parameter::read_parameter(document, it)).collect();
-            (params?, request_body::read_body_plan(document, node)?)
-        }
+    let (mut params, body) = if document.swagger {
+        swagger::read_swagger_parameters(document, node, listed)?
+    } else {
+        let params: Result<Vec<OperationParam>, String> =
+            listed.into_iter().map(|it| parameter::read_parameter(document, it)).collect();
+        (params?, request_body::read_body_plan(document, node)?)
     };
     parameter::complete_path_params(path, &mut params);
     parameter::make_argument_names_unique(&mut params);

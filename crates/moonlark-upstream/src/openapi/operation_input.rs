@@ -67,9 +67,10 @@ fn collect_body_fields<'a>(
     let mut node = node;
     if reference_of(node.json).is_some() {
         let target = document.resolve_node(node).ok()?;
-        match has_sibling_keywords(node.json) {
-            true => collect_body_fields(document, target, depth + 1, found, must)?,
-            false => node = target,
+        if has_sibling_keywords(node.json) {
+            collect_body_fields(document, target, depth + 1, found, must)?
+        } else {
+            node = target
         }
     }
     let fields = node.json;
@@ -151,10 +152,11 @@ pub(crate) fn build_input_schema(
             }
             BodyArguments::Whole if !is_frozen("body") => {
                 let whole = body.schema.to_node(document);
-                let mut schema = converter.convert_schema(match body.files.is_empty() {
-                    true => whole,
+                let mut schema = converter.convert_schema(if body.files.is_empty() {
+                    whole
+                } else {
                     // What has to be changed must not be behind a reference.
-                    false => document.resolve_node(whole).unwrap_or(whole),
+                    document.resolve_node(whole).unwrap_or(whole)
                 });
                 for name in &body.files {
                     if let Some(field) =

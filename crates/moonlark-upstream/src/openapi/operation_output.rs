@@ -15,22 +15,19 @@ pub(crate) fn build_output_schema(
 ) -> Option<Map<String, Json>> {
     let responses = document.get_resolved(operation, "responses").ok()??;
     let (_, response) = find_success_response(document, responses)?;
-    let (media, schema) = match document.swagger {
-        true => {
-            let schema = response.json.get("schema")?;
-            (
-                swagger::produced_media_type(document, operation),
-                Some(DocumentNode { json: schema, ..response }),
-            )
-        }
-        false => {
-            let content = response.json.get("content")?;
-            let (media, json) =
-                content.fields().min_by_key(|(media, _)| answer_media_preference(media))?;
-            let node = document.resolve_node(DocumentNode { json, ..response }).ok()?;
-            let schema = node.json.get("schema").map(|json| DocumentNode { json, ..node });
-            (media, schema)
-        }
+    let (media, schema) = if document.swagger {
+        let schema = response.json.get("schema")?;
+        (
+            swagger::produced_media_type(document, operation),
+            Some(DocumentNode { json: schema, ..response }),
+        )
+    } else {
+        let content = response.json.get("content")?;
+        let (media, json) =
+            content.fields().min_by_key(|(media, _)| answer_media_preference(media))?;
+        let node = document.resolve_node(DocumentNode { json, ..response }).ok()?;
+        let schema = node.json.get("schema").map(|json| DocumentNode { json, ..node });
+        (media, schema)
     };
     match request_body::body_kind(media) {
         BodyKind::Json => {

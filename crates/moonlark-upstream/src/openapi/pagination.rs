@@ -1,6 +1,6 @@
 //! The next page of a list: which arguments would fetch it.
 //!
-//! The answer says it, if it says anything: by a `Link` header, an address or a
+//! The answer says it, if it says anything: by a `McpConnection` header, an address or a
 //! cursor in the body. It may say as well that there is none. Otherwise the
 //! parameters do: pages and offsets are counted on for as long as pages are full.
 //! By which of these a page was found is told with it: an API that has named next
@@ -207,7 +207,7 @@ fn has_page_links(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The address that a `Link` header calls the next.
+/// The address that a `McpConnection` header calls the next.
 fn next_link_in_headers(headers: &HeaderMap) -> Option<String> {
     let all = headers.get_all(LINK).into_iter().filter_map(|it| it.to_str().ok());
     for header in all {

@@ -64,11 +64,12 @@ impl ParamEncoding {
             ParamStyle::Json => json_text(value)?,
             _ => self.encode_simple(&shape_value(name, value)?, str::to_owned),
         };
-        match text.chars().any(|it| it.is_control() && it != '\t') {
-            true => Err(Problem::bad_request(format!(
+        if text.chars().any(|it| it.is_control() && it != '\t') {
+            Err(Problem::bad_request(format!(
                 "parameter '{name}' goes into a header, which cannot hold line breaks"
-            ))),
-            false => Ok(text),
+            )))
+        } else {
+            Ok(text)
         }
     }
 

@@ -108,13 +108,11 @@ impl<'a> OpenApiSchemaConverter<'a> {
         }
         let mut rest = self.convert_keywords(node, depth);
         rest.remove("description");
-        let both = match rest.is_empty() {
-            true => target,
-            false => json!({"allOf": [target, rest]}),
-        };
-        match node.json.is_field_true("nullable") {
-            true => json!({"anyOf": [both, {"type": "null"}]}),
-            false => both,
+        let both = if rest.is_empty() { target } else { json!({"allOf": [target, rest]}) };
+        if node.json.is_field_true("nullable") {
+            json!({"anyOf": [both, {"type": "null"}]})
+        } else {
+            both
         }
     }
 

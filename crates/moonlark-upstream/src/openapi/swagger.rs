@@ -90,9 +90,10 @@ fn read_form_body(
 ) -> request_body::BodyPlan {
     let has_file = fields.iter().any(|node| node.json.field_text("type") == "file");
     let multipart = |it: &String| request_body::body_kind(it) == BodyKind::Multipart;
-    let kind = match has_file || consumed_media_types(document, operation).iter().any(multipart) {
-        true => BodyKind::Multipart,
-        false => BodyKind::Form,
+    let kind = if has_file || consumed_media_types(document, operation).iter().any(multipart) {
+        BodyKind::Multipart
+    } else {
+        BodyKind::Form
     };
     let mut properties = Map::new();
     let mut required = Vec::new();

@@ -371,10 +371,8 @@ fn field_section(title: &str, rows: &[&FunctionDocRow]) -> Option<String> {
         let default = row.default.as_ref();
         let default = default.map(|value| format!("default: {}", luau::luau_value(value)));
         let facts: Vec<String> = default.into_iter().chain(row.range.clone()).collect();
-        let facts = match facts.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", facts.join(", ")),
-        };
+        let facts =
+            if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
         let text = format!("{}{facts}", row.doc).trim_start().to_owned();
         vec![row.name.clone(), row.kind.clone(), text]
     };

@@ -343,10 +343,7 @@ impl ImportReport<'_> {
     /// Only what is new: the lines before it may hold secrets.
     fn config_diff(&self) -> Option<String> {
         let old = self.import.target.text.as_ref().map(|text| {
-            match text.is_empty() || text.ends_with('\n') {
-                true => text.clone(),
-                false => format!("{text}\n"),
-            }
+            if text.is_empty() || text.ends_with('\n') { text.clone() } else { format!("{text}\n") }
         });
         let new = import_plan::append_to_config(
             old.as_deref().unwrap_or_default(),

@@ -39,9 +39,10 @@ impl LoginArgs {
             eprint_line("Waiting for the answer. Ctrl-C ends it.");
         };
         let done = auth::log_in_to_upstream(&account, &LoginPrompt::Person(&show)).await?;
-        match global.json {
-            true => print_json(&json!({ "upstream": self.name, "login": done })),
-            false => login_lines(&self.name, &done).into_iter().for_each(print_line),
+        if global.json {
+            print_json(&json!({ "upstream": self.name, "login": done }))
+        } else {
+            login_lines(&self.name, &done).into_iter().for_each(print_line)
         }
         Ok(())
     }

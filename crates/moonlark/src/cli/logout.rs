@@ -16,9 +16,10 @@ impl LogoutArgs {
     pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         let account = login::find_account(&self.name, global)?;
         let done = auth::log_out_of_upstream(&account).await?;
-        match global.json {
-            true => print_json(&json!({ "upstream": self.name, "logout": done })),
-            false => print_line(logout_line(&self.name, &done)),
+        if global.json {
+            print_json(&json!({ "upstream": self.name, "logout": done }))
+        } else {
+            print_line(logout_line(&self.name, &done))
         }
         Ok(())
     }

@@ -55,10 +55,7 @@ impl PinArgs {
                 }
             }
         }
-        match differences.is_empty() || self.approve {
-            true => Ok(()),
-            false => Err(CommandError::Said),
-        }
+        if differences.is_empty() || self.approve { Ok(()) } else { Err(CommandError::Said) }
     }
 }
 

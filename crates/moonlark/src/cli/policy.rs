@@ -55,9 +55,10 @@ impl PolicyExplainArgs {
         let catalog = project.gateway.catalog();
         let tool = find_tool(&catalog, &self.tool)?;
         let explained = project.gateway.policy().explain_call(&catalog, tool, &self.caller);
-        match global.json {
-            true => print_json(&explanation_json(tool, &self.caller, &explained)),
-            false => explanation_lines(tool, &self.caller, &explained).iter().for_each(print_line),
+        if global.json {
+            print_json(&explanation_json(tool, &self.caller, &explained))
+        } else {
+            explanation_lines(tool, &self.caller, &explained).iter().for_each(print_line)
         }
         Ok(())
     }
@@ -72,11 +73,10 @@ fn find_tool<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a Arc<Tool>> {
 }
 
 fn explanation_lines(tool: &Tool, caller: &str, explained: &PolicyExplanation) -> Vec<String> {
-    let effects = match tool.only_calls {
-        true => "no effects but those of its calls".to_owned(),
-        false => {
-            EffectKind::all_for_tool(tool).map(EffectKind::as_str).collect::<Vec<_>>().join(" ")
-        }
+    let effects = if tool.only_calls {
+        "no effects but those of its calls".to_owned()
+    } else {
+        EffectKind::all_for_tool(tool).map(EffectKind::as_str).collect::<Vec<_>>().join(" ")
     };
     let mut lines = vec![format!(
         "{}, {} {}, {}, called by {caller}",
@@ -137,9 +137,12 @@ fn describe_terms(terms: &RuleTerms, tool: &Tool) -> String {
     let counted = terms.rate.is_some() || terms.concurrency.is_some();
     says.extend(counted.then(|| format!("counted {}", describe_counting_scope(terms.per))));
     says.extend(terms.timeout.map(|time| format!("ended after {}", format_seconds(time))));
-    says.extend(terms.cache.map(|time| match tool.effects.read_only {
-        true => format!("answers good for {}", format_seconds(time)),
-        false => "answers not kept, since it does not only read".to_owned(),
+    says.extend(terms.cache.map(|time| {
+        if tool.effects.read_only {
+            format!("answers good for {}", format_seconds(time))
+        } else {
+            "answers not kept, since it does not only read".to_owned()
+        }
     }));
     says.join(", ")
 }

@@ -2,7 +2,7 @@
 //!
 //! Every entry is a script of its own in a sandbox of its own, run as an agent's
 //! would be; what it gave is `last` (and `_`) in the next one, and what it defined is
-//! there again ([`variables`]).
+//! there again ([`session_variables`]).
 //!
 //! The prompt is rustyline, in the version that the Starlark crate links anyway:
 //! it costs nothing and edits several lines.
@@ -95,15 +95,12 @@ impl ReplSession {
             None => self.run_entry(entry, global).await,
         };
         if let Err(problem) = done {
-            match global.json {
-                true => print_json(&json!({ "error": problem.to_json() })),
-                false => {
-                    let named = NamedScript {
-                        file: script_execution::UNNAMED_SCRIPT.to_owned(),
-                        text: entry,
-                    };
-                    named.problem_lines(&problem).into_iter().for_each(eprint_line);
-                }
+            if global.json {
+                print_json(&json!({ "error": problem.to_json() }))
+            } else {
+                let named =
+                    NamedScript { file: script_execution::UNNAMED_SCRIPT.to_owned(), text: entry };
+                named.problem_lines(&problem).into_iter().for_each(eprint_line);
             }
         }
     }
@@ -175,9 +172,10 @@ fn script_for_entry(entry: &str) -> String {
         return expression;
     }
     let statements = format!("{entry}\nreturn json.null");
-    match mentions_name(entry, "result") || !right(&statements) {
-        true => entry.to_owned(),
-        false => statements,
+    if mentions_name(entry, "result") || !right(&statements) {
+        entry.to_owned()
+    } else {
+        statements
     }
 }
 
@@ -205,10 +203,12 @@ async fn explain_words(gateway: &Gateway, words: &str) -> Result<String> {
     let words = words.trim();
     let is_name =
         !words.is_empty() && gateway.catalog_for(&cli_caller()).sdk().find_function(words).is_ok();
-    let (tool, name, value) = match is_name {
-        true => ("get_function_docs", "names", Value::Array(vec![words.into()])),
-        false if words.is_empty() => ("list_functions", "", Value::Null),
-        false => ("search_docs", "query", Value::from(words.to_owned())),
+    let (tool, name, value) = if is_name {
+        ("get_function_docs", "names", Value::Array(vec![words.into()]))
+    } else if words.is_empty() {
+        ("list_functions", "", Value::Null)
+    } else {
+        ("search_docs", "query", Value::from(words.to_owned()))
     };
     let mut args = Object::new();
     if !name.is_empty() {

@@ -201,9 +201,10 @@ fn read_script(file: &std::path::Path) -> Result<String> {
     let mut bytes = Vec::new();
     // One more than may be, to see that it is too many.
     let most = MAX_SCRIPT_BYTES as u64 + 1;
-    match file.as_os_str() == "-" {
-        true => std::io::stdin().take(most).read_to_end(&mut bytes),
-        false => std::fs::File::open(file).and_then(|open| open.take(most).read_to_end(&mut bytes)),
+    if file.as_os_str() == "-" {
+        std::io::stdin().take(most).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(file).and_then(|open| open.take(most).read_to_end(&mut bytes))
     }
     .map_err(failed)?;
     if bytes.len() > MAX_SCRIPT_BYTES {

@@ -64,9 +64,10 @@ impl RunsArgs {
             follow::wait_until_stopped(reader, id).await?;
         }
         let run = reader.show_run(id)?;
-        match global.json {
-            true => print_json(&run.to_json()),
-            false => show::print_run(&run),
+        if global.json {
+            print_json(&run.to_json())
+        } else {
+            show::print_run(&run)
         }
         Ok(())
     }
@@ -74,9 +75,10 @@ impl RunsArgs {
     async fn list_recent(&self, reader: &JournalReader, global: &GlobalArgs) -> CommandResult {
         if self.calls {
             let calls = reader.list_calls(self.limit, None)?;
-            match global.json {
-                true => print_json(&json!({ "calls": calls })),
-                false => run_lines::call_lines(&calls).iter().for_each(print_line),
+            if global.json {
+                print_json(&json!({ "calls": calls }))
+            } else {
+                run_lines::call_lines(&calls).iter().for_each(print_line)
             }
             return Ok(());
         }
@@ -85,9 +87,10 @@ impl RunsArgs {
             runs.reverse();
             return follow::follow_all_runs(reader, runs, global).await;
         }
-        match global.json {
-            true => print_json(&json!({ "runs": runs })),
-            false => run_lines::list_lines(&runs).iter().for_each(print_line),
+        if global.json {
+            print_json(&json!({ "runs": runs }))
+        } else {
+            run_lines::list_lines(&runs).iter().for_each(print_line)
         }
         Ok(())
     }

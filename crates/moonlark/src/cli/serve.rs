@@ -39,10 +39,11 @@ impl ServeArgs {
     pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         // Before anything is loaded, so that who starts meanwhile waits for this server.
         let has_sources = !self.servers.is_empty() || !self.specs.is_empty();
-        let claim = match has_sources || has_project_here(global)? {
-            true => claim_socket(global)?,
+        let claim = if has_sources || has_project_here(global)? {
+            claim_socket(global)?
+        } else {
             // It ends in a moment, for there is nothing to serve.
-            false => None,
+            None
         };
         let mut servers = self.servers;
         servers.state_kept = StateRetention::InFolder;

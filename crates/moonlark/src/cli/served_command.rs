@@ -142,12 +142,11 @@ impl ServedCommand {
         if start != SourceSelection::Nothing {
             project.connect_sources(&start).await;
         }
-        let keeping = match self.calls_tools() {
-            true => {
-                project.start_journal_and_telemetry().await;
-                Some(project.persist_learned_shapes().await)
-            }
-            false => None,
+        let keeping = if self.calls_tools() {
+            project.start_journal_and_telemetry().await;
+            Some(project.persist_learned_shapes().await)
+        } else {
+            None
         };
         let done =
             self.run_in(&CommandEnvironment { project: &project, server: None }, global).await;

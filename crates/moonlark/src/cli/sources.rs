@@ -80,10 +80,7 @@ pub(crate) async fn run_in(project: &Arc<Project>, global: &GlobalArgs) -> Comma
     let ill =
         health.iter().any(|it| it.problem.is_some()) || known.iter().any(|it| it.problem.is_some());
     let ill = ill || !problems.is_empty();
-    match ill {
-        true => Err(CommandError::Said),
-        false => Ok(()),
-    }
+    if ill { Err(CommandError::Said) } else { Ok(()) }
 }
 
 /// The scripts, with the number of tools each makes.

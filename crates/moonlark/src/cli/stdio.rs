@@ -42,10 +42,7 @@ impl StdioArgs {
             && self.specs.is_empty()
             && !global.standalone
             && has_project_here(global)?;
-        let place = match shared {
-            true => find_serving_place(global).await?,
-            false => ServingPlace::Alone,
-        };
+        let place = if shared { find_serving_place(global).await? } else { ServingPlace::Alone };
         let claim = match place {
             ServingPlace::Attached(backend) => return serve_attached(backend, global).await,
             ServingPlace::Shared(claim) => Some(claim),

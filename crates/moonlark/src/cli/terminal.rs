@@ -5,12 +5,12 @@
 //! written with its control characters shown, and colours are no part of the text:
 //! they are added here, and only for a terminal. What [`print`] and [`say`] are given
 //! is one line, whatever is in it; only what has lines of its own, such as a result or
-//! a page of documentation, goes through [`print_text`] and [`say_text`].
+//! a page of documentation, goes through [`print_text`] and [`eprint_text`].
 //! `clippy.toml` of this crate forbids the macros and functions that would write
 //! around this.
 //!
 //! A command that a running server carries out writes to the terminal of whoever
-//! asked for it: [`Console`] says where that is.
+//! asked for it: [`CommandConsole`] says where that is.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};

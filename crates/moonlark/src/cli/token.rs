@@ -135,10 +135,7 @@ fn list_tokens(file: &TokenFile, auth: &ServerAuthConfig, global: &GlobalArgs) -
 
 /// `ci  since 2026-11-16  jira.*, execute  operator`
 fn token_line(held: &StoredToken, auth: &ServerAuthConfig) -> String {
-    let tools = match held.tools.is_empty() {
-        true => "all tools".to_owned(),
-        false => held.tools.join(", "),
-    };
+    let tools = if held.tools.is_empty() { "all tools".to_owned() } else { held.tools.join(", ") };
     let operator = if held.operator { "  operator" } else { operator_suffix(auth, &held.name) };
     format!("{}  since {}  {tools}{operator}", held.name, format_date(held.created))
 }

@@ -223,9 +223,10 @@ fn parameter_path<'a>(name: &'a str, schema: &Json) -> Vec<&'a str> {
     let kind = schema.pointer("/properties").and_then(|fields| fields.get(first)).map(schema_types);
     let has_fields = kind.is_some_and(|kinds| kinds.is_empty() || kinds.contains(&"object"));
     let parts: Vec<&str> = name.split('.').collect();
-    match !is_own && has_fields && parts.iter().all(|part| !part.is_empty()) {
-        true => parts,
-        false => vec![name],
+    if !is_own && has_fields && parts.iter().all(|part| !part.is_empty()) {
+        parts
+    } else {
+        vec![name]
     }
 }
 
@@ -246,9 +247,10 @@ fn parse_argument_value(name: &str, text: &str, schema: Option<&Json>) -> Result
     match Value::parse_json(text.as_bytes()) {
         Ok(value) => Ok(value),
         Err(problem) if structured => {
-            let example = match kinds.contains(&"object") {
-                true => format!(r#"{name}='{{"key": "value"}}', or {name}.key=value"#),
-                false => format!(r#"{name}='["a", "b"]'"#),
+            let example = if kinds.contains(&"object") {
+                format!(r#"{name}='{{"key": "value"}}', or {name}.key=value"#)
+            } else {
+                format!(r#"{name}='["a", "b"]'"#)
             };
             Err(Problem::bad_request(format!(
                 "the parameter {name} must be {}, written as JSON: {}",

@@ -85,9 +85,10 @@ impl ToolTestArgs {
 
     async fn load_tool(&self, project: &Project) -> Result<Tool, CommandError> {
         let loaded = project.loaded_config().await;
-        let (table, names): (_, Vec<&String>) = match script_lookup::is_starlark_path(&self.path) {
-            true => ("extensions", loaded.config.extensions.script.keys().collect()),
-            false => ("tools", loaded.config.tools.script.keys().collect()),
+        let (table, names): (_, Vec<&String>) = if script_lookup::is_starlark_path(&self.path) {
+            ("extensions", loaded.config.extensions.script.keys().collect())
+        } else {
+            ("tools", loaded.config.tools.script.keys().collect())
         };
         if let Some(name) = self.source.as_ref().filter(|name| !names.contains(name)) {
             let near = nearest_name(name, names.iter().map(|name| name.as_str()));

@@ -204,9 +204,10 @@ fn write_atomically(
         aside.as_file().set_permissions(permissions)?;
     }
     aside.as_file().sync_all()?;
-    match overwrite {
-        true => aside.persist(target)?,
-        false => aside.persist_noclobber(target)?,
+    if overwrite {
+        aside.persist(target)?
+    } else {
+        aside.persist_noclobber(target)?
     };
     Ok(())
 }

@@ -164,9 +164,10 @@ impl VariableScope<'_> {
                 Some(("input", id)) => self.translate_input(id),
                 Some((name, default)) if default.starts_with('-') && is_variable_name(name) => {
                     // The first brace ended it, so this is half of a nested default.
-                    match default.contains("${") {
-                        true => Err(format!("the default of {name} has a variable of its own")),
-                        false => Ok(format!("${{{inside}}}")),
+                    if default.contains("${") {
+                        Err(format!("the default of {name} has a variable of its own"))
+                    } else {
+                        Ok(format!("${{{inside}}}"))
                     }
                 }
                 Some(_) => Err(unknown()),
@@ -300,9 +301,10 @@ pub(crate) fn to_variable_name(parts: &[&str]) -> String {
         }
     }
     let name = name.trim_end_matches('_');
-    match name.starts_with(|letter: char| letter.is_ascii_digit()) || name.is_empty() {
-        true => format!("MCP_{name}").trim_end_matches('_').to_owned(),
-        false => name.to_owned(),
+    if name.starts_with(|letter: char| letter.is_ascii_digit()) || name.is_empty() {
+        format!("MCP_{name}").trim_end_matches('_').to_owned()
+    } else {
+        name.to_owned()
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct ClientConfigPaths {
     settings: PathBuf,
     /// Where those keep them that do as on Linux, wherever they are.
     xdg: PathBuf,
-    /// What the variables of `MOVED_BY` say.
+    /// What the variables of `RELOCATION_VARIABLES` say.
     moved: BTreeMap<&'static str, PathBuf>,
     project: PathBuf,
 }

@@ -288,10 +288,11 @@ fn check_new_config(
         let (first, rest) = (new.get(&table.path[0]), &table.path[1..]);
         rest.iter().fold(first, |value, key| value?.get(key)).is_some()
     });
-    match kept && tables && making.added.iter().all(|(name, ..)| has(name)) {
-        true => Ok(()),
-        false => Err(Problem::internal("the new configuration would not say what it should")
-            .at_location(SourceLocation::in_file(label))),
+    if kept && tables && making.added.iter().all(|(name, ..)| has(name)) {
+        Ok(())
+    } else {
+        Err(Problem::internal("the new configuration would not say what it should")
+            .at_location(SourceLocation::in_file(label)))
     }
 }
 

@@ -40,9 +40,10 @@ pub(crate) fn put_value(text: &str, path: &[&str], value: &Json) -> Result<Strin
             }
         }
     }
-    match node.to_json() == *value {
-        true => Ok(text.to_owned()),
-        false => Ok(replace_node(text, node, value, &style)),
+    if node.to_json() == *value {
+        Ok(text.to_owned())
+    } else {
+        Ok(replace_node(text, node, value, &style))
     }
 }
 
@@ -153,9 +154,10 @@ fn nest_value(path: &[&str], value: &Json) -> Json {
 }
 
 fn replace_node(text: &str, node: &SyntaxNode, value: &Json, style: &JsoncStyle) -> String {
-    let new = match style.one_line {
-        true => render_line(value),
-        false => style.render_block(value, leading_space(line_of(text, node.span.start))),
+    let new = if style.one_line {
+        render_line(value)
+    } else {
+        style.render_block(value, leading_space(line_of(text, node.span.start)))
     };
     replace_range(text, node.span.clone(), &new)
 }
@@ -175,12 +177,11 @@ fn insert_member(
     let close_begins_line = begins_line(text, close) && close > 0 && line_start(text, close) > open;
     let Some(last) = object.members().last() else {
         if is_blank(text, open + 1..close) {
-            let inside = match style.one_line && !is_root {
-                true => render_line_member(key, value),
-                false => {
-                    let member = style.render_member(key, value, &indent);
-                    format!("{0}{indent}{member}{0}{outer}", style.newline)
-                }
+            let inside = if style.one_line && !is_root {
+                render_line_member(key, value)
+            } else {
+                let member = style.render_member(key, value, &indent);
+                format!("{0}{indent}{member}{0}{outer}", style.newline)
             };
             return Ok(replace_range(text, open + 1..close, &inside));
         }

@@ -120,9 +120,10 @@ impl OtherProjectReader<'_> {
             "filesystem" | "git" => {
                 // One without a name of its own, as older files have it.
                 let is_one = table.values().any(|value| !value.is_table());
-                let named = match is_one {
-                    true => Table::from_iter([(kind.to_owned(), Value::Table(table))]),
-                    false => table,
+                let named = if is_one {
+                    Table::from_iter([(kind.to_owned(), Value::Table(table))])
+                } else {
+                    table
                 };
                 project.tables.extend(self.read_tables(&["connectors", kind], named));
             }

@@ -86,9 +86,10 @@ impl<'a> SecretVariableNames<'a> {
     ) -> String {
         let own = to_variable_name(&[spot.key]);
         let prefix = format!("{}_", to_variable_name(&[server]));
-        let full = match own.starts_with(&prefix) {
-            true => own.clone(),
-            false => to_variable_name(&[server, spot.key]),
+        let full = if own.starts_with(&prefix) {
+            own.clone()
+        } else {
+            to_variable_name(&[server, spot.key])
         };
         // `API_KEY` says nothing in an environment that all share.
         let says_what = own.split('_').any(|word| !GENERIC_NAME_WORDS.contains(&word));

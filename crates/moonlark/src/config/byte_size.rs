@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A number of bytes, never zero and never over [`Size::MAX`].
+/// A number of bytes, never zero and never over [`ByteSize::MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(u64);
 
@@ -42,7 +42,7 @@ impl ByteSize {
     }
 }
 
-/// Why something is not a [`Size`]; reads well after the name of a key.
+/// Why something is not a [`ByteSize`]; reads well after the name of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteSizeError {
     NotASize,

@@ -45,7 +45,7 @@ impl HumanDuration {
     }
 }
 
-/// Why something is not a [`Span`]; reads well after the name of a key.
+/// Why something is not a [`HumanDuration`]; reads well after the name of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HumanDurationError {
     NotASpan,

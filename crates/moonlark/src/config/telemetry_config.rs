@@ -66,9 +66,10 @@ impl TelemetryConfig {
                 matches!(url.scheme(), "http" | "https") && url.host_str().is_some()
             })
         };
-        match self.otlp.as_ref().is_some_and(|text| !is_address(text)) {
-            true => vec![("otlp", "is no http or https address".to_owned())],
-            false => Vec::new(),
+        if self.otlp.as_ref().is_some_and(|text| !is_address(text)) {
+            vec![("otlp", "is no http or https address".to_owned())]
+        } else {
+            Vec::new()
         }
     }
 }
@@ -104,11 +105,10 @@ pub enum LogFormat {
 impl LogConfig {
     /// What no schema says. The key, and what is wrong.
     pub fn find_faults(&self) -> Vec<(&'static str, String)> {
-        match self.level.as_ref().is_some_and(|level| level.parse::<EnvFilter>().is_err()) {
-            true => {
-                vec![("level", "is no level, and no list such as \"warn,upstream=debug\"".into())]
-            }
-            false => Vec::new(),
+        if self.level.as_ref().is_some_and(|level| level.parse::<EnvFilter>().is_err()) {
+            vec![("level", "is no level, and no list such as \"warn,upstream=debug\"".into())]
+        } else {
+            Vec::new()
         }
     }
 }

@@ -52,9 +52,10 @@ pub(super) fn build_config(
     record_secrets(&mut config, checked);
     let absent = read_env_files(&mut config, checked, values);
     let finding = |(key, fault): (ConfigKeyPath, ConfigFault)| {
-        let message = match fault.follows_key {
-            true => format!("{key} {}", fault.message),
-            false => format!("{key}: {}", fault.message),
+        let message = if fault.follows_key {
+            format!("{key} {}", fault.message)
+        } else {
+            format!("{key}: {}", fault.message)
         };
         let hint = fault.hint.unwrap_or_else(|| fault_hint(schema, &key, &fault.message));
         ConfigFinding {

@@ -104,9 +104,10 @@ impl KnowledgeBase {
         if more > 0 {
             named.push(format!("{more} more"));
         }
-        match named.is_empty() {
-            true => "Search indexed documents".to_owned(),
-            false => format!("Search the knowledge base: {}", named.join(", ")),
+        if named.is_empty() {
+            "Search indexed documents".to_owned()
+        } else {
+            format!("Search the knowledge base: {}", named.join(", "))
         }
     }
 

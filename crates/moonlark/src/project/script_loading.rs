@@ -4,7 +4,7 @@
 //! Each is loaded by a task of its own with a time limit of its own (`limits.load`).
 //! One that takes long holds up neither the others nor the configuration, and a newer
 //! version of it ends the load of the older. Only the one future that has
-//! [`LoadJobs`] starts loads and takes their results.
+//! [`ScriptLoadJobs`] starts loads and takes their results.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;

@@ -11,7 +11,7 @@ use super::values::{luau_field, luau_value};
 
 /// `http.get(url: string, options: HttpOptions?) -> HttpAnswer`
 pub fn luau_signature(module: &Module, function: &ModuleFunction) -> String {
-    let (params, result) = (luau_parameters(module, function), luau_result_type(module, function));
+    let (params, result) = (luau_parameters(module, function), luau_result_type(function));
     format!("{}({params}) -> {result}", function.tool.name)
 }
 
@@ -29,8 +29,8 @@ pub(super) fn unnamed_param_type(param: &FunctionParam) -> String {
 }
 
 /// What comes back, by name where it has one.
-pub(super) fn luau_result_type(module: &Module, function: &ModuleFunction) -> String {
-    match result_type_name(module, function) {
+pub(super) fn luau_result_type(function: &ModuleFunction) -> String {
+    match result_type_name(function) {
         Some(name) => name,
         None if returns_nothing(function) => "()".to_owned(),
         None => luau_type(&function.returns),

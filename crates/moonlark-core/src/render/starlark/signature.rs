@@ -13,7 +13,7 @@ use super::values::{is_starlark_name, starlark_value};
 /// `http.get(url: str, headers: dict[str, str] | None = None) -> HttpAnswer`
 pub fn starlark_signature(module: &Module, function: &ModuleFunction) -> String {
     let params = starlark_parameters(module, function, StarlarkTypeStyle::Text);
-    let result = starlark_result_type(module, function, StarlarkTypeStyle::Text);
+    let result = starlark_result_type(function, StarlarkTypeStyle::Text);
     format!("{}({params}) -> {result}", function.tool.name)
 }
 
@@ -22,21 +22,20 @@ pub fn short_starlark_signature(function: &ModuleFunction) -> String {
     let params: Vec<String> = function
         .params
         .iter()
-        .map(|param| match param.required {
-            true => param.name.clone(),
-            false => format!("{}={}", param.name, default_value(param)),
+        .map(|param| {
+            if param.required {
+                param.name.clone()
+            } else {
+                format!("{}={}", param.name, default_value(param))
+            }
         })
         .collect();
     format!("{}({})", function.tool.name, params.join(", "))
 }
 
 /// What comes back, by name where it has one.
-pub(super) fn starlark_result_type(
-    module: &Module,
-    function: &ModuleFunction,
-    place: StarlarkTypeStyle,
-) -> String {
-    match result_type_name(module, function) {
+pub(super) fn starlark_result_type(function: &ModuleFunction, place: StarlarkTypeStyle) -> String {
+    match result_type_name(function) {
         Some(name) => name,
         None if returns_nothing(function) => "None".to_owned(),
         None => write_type(&function.returns, place, false),
@@ -62,9 +61,10 @@ pub(super) fn starlark_parameters(
                 format!("{}_", param.name)
             };
             let kind = starlark_param_type(module, function, param, place);
-            match last_required.is_some_and(|last| index <= last) {
-                true => format!("{name}: {kind}"),
-                false => format!("{name}: {kind} = {}", default_value(param)),
+            if last_required.is_some_and(|last| index <= last) {
+                format!("{name}: {kind}")
+            } else {
+                format!("{name}: {kind} = {}", default_value(param))
             }
         })
         .collect();

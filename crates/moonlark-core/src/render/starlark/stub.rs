@@ -46,7 +46,7 @@ pub(super) fn write_module(text: &mut String, module: &Module) {
         for param in &function.params {
             table(param_type_name(module, function, param), &param.schema, false);
         }
-        table(result_type_name(module, function), &function.returns, true);
+        table(result_type_name(function), &function.returns, true);
     }
     if module.callable {
         for function in &module.functions {
@@ -99,7 +99,7 @@ fn write_constant(text: &mut String, constant: &ModuleConstant) {
 
 fn write_function(text: &mut String, module: &Module, function: &ModuleFunction, indent: &str) {
     let params = starlark_parameters(module, function, StarlarkTypeStyle::Stub);
-    let result = starlark_result_type(module, function, StarlarkTypeStyle::Stub);
+    let result = starlark_result_type(function, StarlarkTypeStyle::Stub);
     if indent.is_empty() {
         text.push('\n');
     }

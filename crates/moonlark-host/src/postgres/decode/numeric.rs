@@ -48,10 +48,8 @@ fn number_from_text(text: String) -> Value {
     if let Ok(int) = text.parse() {
         return Value::Int(int);
     }
-    let plain = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
-    };
+    let plain =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     match plain.parse::<f64>() {
         Ok(float) if float.to_string() == plain => Value::Float(float),
         _ => Value::Str(text),

@@ -146,11 +146,10 @@ fn append_line(text: &mut String, line: &str) {
     let cut = text.ends_with('-')
         && text[..text.len() - 1].ends_with(char::is_lowercase)
         && line.starts_with(char::is_lowercase);
-    match text.ends_with('\u{ad}') || cut {
-        true => {
-            text.pop();
-        }
-        false => text.push(' '),
+    if text.ends_with('\u{ad}') || cut {
+        text.pop();
+    } else {
+        text.push(' ')
     }
     text.push_str(line);
 }

@@ -63,9 +63,10 @@ impl OAuthSession {
         if !self.account.follow {
             return Err(login_needed_problem(
                 &self.account.name,
-                match moved {
-                    true => "wants a login at another authorization server",
-                    false => "has to be logged in to again: it does not take its login any more",
+                if moved {
+                    "wants a login at another authorization server"
+                } else {
+                    "has to be logged in to again: it does not take its login any more"
                 },
             ));
         }

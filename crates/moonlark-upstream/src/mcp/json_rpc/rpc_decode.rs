@@ -195,14 +195,12 @@ fn salvage_list(raw: &RawValue) -> Option<Object> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
     let mut answer = Object::new();
     for (key, raw) in fields {
-        let value = match LIST_RESULT_FIELDS.contains(&key.as_str()) {
-            true => {
-                let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
-                let read =
-                    |raw: &RawValue| Value::parse_json(raw.get().as_bytes()).unwrap_or_default();
-                Value::Array(entries.into_iter().map(read).collect())
-            }
-            false => Value::parse_json(raw.get().as_bytes()).ok()?,
+        let value = if LIST_RESULT_FIELDS.contains(&key.as_str()) {
+            let entries: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+            let read = |raw: &RawValue| Value::parse_json(raw.get().as_bytes()).unwrap_or_default();
+            Value::Array(entries.into_iter().map(read).collect())
+        } else {
+            Value::parse_json(raw.get().as_bytes()).ok()?
         };
         answer.insert(key, value);
     }

@@ -47,9 +47,10 @@ pub(crate) fn encode_request(
     }
     let given = given.into_iter().flatten().filter(|(key, _)| !meta.contains_key(*key));
     write_fields(&mut out, given.chain(meta).filter(|(key, _)| *key != "progressToken"))?;
-    match out.len() == inside {
-        true => out.truncate(start),
-        false => out.push(b'}'),
+    if out.len() == inside {
+        out.truncate(start)
+    } else {
+        out.push(b'}')
     }
     out.extend_from_slice(b"}}");
     Ok(out)

@@ -421,9 +421,10 @@ async fn a_challenge_is_met_once_and_then_it_is_a_problem() {
             Arc::new(Tokens { current: AtomicUsize::new(0), most, challenges: Mutex::default() });
         let scene =
             scene(ProtocolEra::Modern, Some(tokens.clone()), move |asked: Asked| async move {
-                match asked.header("authorization") == good {
-                    true => asked.result(json!({})),
-                    false => reply(401, &[("www-authenticate", "Bearer x=1")], &Json::Null),
+                if asked.header("authorization") == good {
+                    asked.result(json!({}))
+                } else {
+                    reply(401, &[("www-authenticate", "Bearer x=1")], &Json::Null)
                 }
             })
             .await;

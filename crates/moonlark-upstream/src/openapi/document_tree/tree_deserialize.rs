@@ -186,9 +186,10 @@ impl<'de> Visitor<'de> for TreeValueSeed<'_> {
 
 fn enter_level<E: Error>(builder: &mut DocumentTreeBuilder) -> Result<(), E> {
     builder.depth += 1;
-    match builder.depth > MAX_DOCUMENT_DEPTH {
-        true => Err(E::custom(format_args!("it nests deeper than {MAX_DOCUMENT_DEPTH} levels"))),
-        false => Ok(()),
+    if builder.depth > MAX_DOCUMENT_DEPTH {
+        Err(E::custom(format_args!("it nests deeper than {MAX_DOCUMENT_DEPTH} levels")))
+    } else {
+        Ok(())
     }
 }
 

@@ -87,9 +87,10 @@ impl ConnectorTestArgs {
             problem.hint.iter().for_each(|hint| say(&format!("      hint: {hint}")));
         }
         let ScanOutcome { complete, state } = scanned?;
-        say(match complete {
-            true => "  ✓ The scan is complete: what it did not name counts as gone",
-            false => "  ✓ The scan is incremental: what it did not name stays",
+        say(if complete {
+            "  ✓ The scan is complete: what it did not name counts as gone"
+        } else {
+            "  ✓ The scan is incremental: what it did not name stays"
         });
         if state != Value::Null && state != Value::Object(Object::new()) {
             say(&format!("  ✓ state = {}", state.to_json_lossy()));

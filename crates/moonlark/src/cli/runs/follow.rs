@@ -28,10 +28,7 @@ pub(super) async fn follow_all_runs(
         if known.insert(run.id, now.clone()) == Some(now) {
             return;
         }
-        match global.json {
-            true => print_json(&json!(run)),
-            false => print_line(run_lines::run_line(run)),
-        }
+        if global.json { print_json(&json!(run)) } else { print_line(run_lines::run_line(run)) }
     };
     first.iter().for_each(&mut say);
     // Those from before are known, if not shown.

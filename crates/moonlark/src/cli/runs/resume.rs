@@ -61,9 +61,10 @@ impl RunsResumeArgs {
         // What is on record says all there is to say, whether it ended or not. A plan
         // is carried out by a run of its own.
         let run = reader.show_run(answered_run_id(&answer).unwrap_or(id))?;
-        match global.json {
-            true => print_json(&run.to_json()),
-            false => show::print_run(&run),
+        if global.json {
+            print_json(&run.to_json())
+        } else {
+            show::print_run(&run)
         }
         match (answer, run.answer) {
             (Ok(_), _) => Ok(()),

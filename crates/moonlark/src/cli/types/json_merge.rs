@@ -25,10 +25,7 @@ pub(super) fn merge_missing(text: &str, wanted: &Map<String, Json>) -> Option<Me
     let mut additions = JsonInsertions { text, plain: plain.as_bytes(), inserts: Vec::new() };
     let open = skip_space(additions.plain, 0);
     let refused = additions.merge_object(open, &there, wanted)?;
-    let text = match additions.inserts.is_empty() {
-        true => None,
-        false => Some(additions.apply_inserts()),
-    };
+    let text = if additions.inserts.is_empty() { None } else { Some(additions.apply_inserts()) };
     // Better not to touch a file than to break it.
     if let Some(text) = &text {
         parse(&blank_comments(text))?;

@@ -122,9 +122,10 @@ impl BridgedSession {
             _ => {}
         }
         // Calls are not made again, so that they need not be kept.
-        let message = match REPEATABLE_METHODS.contains(&method.as_str()) {
-            true => message.to_vec(),
-            false => Vec::new(),
+        let message = if REPEATABLE_METHODS.contains(&method.as_str()) {
+            message.to_vec()
+        } else {
+            Vec::new()
         };
         self.next += 1;
         self.order.insert(id.to_string(), self.next);
