@@ -166,6 +166,37 @@ fn doctor_sources_and_the_log_name_each_of_them() {
 }
 
 #[test]
+fn all_that_a_source_misses_is_said_at_once_and_once() {
+    let config = "[server]\nport = 0\n[tools.script.oncall]\npath = 'tools/oncall.lua'\ntoken = '${ONCALL_TOKEN}'\nuser = '${ONCALL_USER}'\n[mcp_servers.graph]\ncommand = 'npx'\nenv = { A = '${GRAPH_A}', B = '${GRAPH_B}' }\n[connectors.script.wiki]\npath = 'connectors/wiki.lua'\ntoken = '${WIKI_TOKEN}'\n";
+    let project = Project::new(&[
+        ("moonlark.toml", config),
+        ("tools/oncall.lua", ONCALL),
+        (
+            "connectors/wiki.lua",
+            "connector = { name = 'wiki' }\nfunction connector.scan() return {} end\n",
+        ),
+    ]);
+    for (tool, names) in
+        [("oncall", ["ONCALL_TOKEN", "ONCALL_USER"]), ("graph.search", ["GRAPH_A", "GRAPH_B"])]
+    {
+        let said = text(&project.run(&["call", tool]).stderr);
+        assert!(names.iter().all(|name| said.contains(&format!("variable {name}, "))), "{said}");
+    }
+    let all = ["ONCALL_TOKEN", "ONCALL_USER", "GRAPH_A", "GRAPH_B", "WIKI_TOKEN"];
+    let once = |said: &str| {
+        for name in all {
+            assert_eq!(said.matches(&format!("variable {name}, ")).count(), 1, "{name}: {said}");
+        }
+    };
+    once(&text(&project.run(&["doctor"]).stdout));
+    let server = project.serve();
+    server.log.wait_for("variable WIKI_TOKEN, ");
+    once(&text(&project.run(&["doctor"]).stdout));
+    let log = server.stop_and_read_log();
+    assert!(!log.contains("variable WIKI_TOKEN, "), "{log}");
+}
+
+#[test]
 fn check_and_test_need_no_value_of_any_secret() {
     let project = project();
     let config = format!("{CONFIG}\n[server.auth.tokens]\nci = \"${{CI_TOKEN}}\"\n");

@@ -1,6 +1,7 @@
 //! APIs by their OpenAPI documents, the whole way: from the command line or the
 //! configuration to a request that arrives.
 
+mod attacks;
 pub mod shop;
 
 use std::process::Output;
@@ -324,4 +325,13 @@ fn is_definition(text: &str) -> bool {
     let scope = frontend.global_scope(DefinitionEnvironment::Globals);
     let loaded = frontend.load_definition_file(scope, text, "@shop", false);
     loaded.is_ok_and(|loaded| loaded.success)
+}
+
+#[test]
+fn the_list_of_tools_has_those_of_apis() {
+    let shop = Shop::open();
+    let project = project(&shop, "[apis.shop]\nspec = \"shop.yaml\"\n");
+    let listed = both(&run(&project, &["tool", "list"]));
+    assert!(listed.contains("\nTools of APIs:\n  shop."), "{listed}");
+    assert!(!listed.contains("none yet"), "{listed}");
 }

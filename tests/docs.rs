@@ -165,7 +165,11 @@ impl Page {
             }
         };
         succeed(self.moonlark(&["check", &file]))?;
-        if block.text.contains(" --> ") {
+        // Examples of `fs` are about a folder of their own, with a file and a grant: `engines.rs`
+        // runs them there, in both languages.
+        let needs_folder =
+            self.path.ends_with("reference/modules.md") && block.text.contains("fs.");
+        if block.text.contains(" --> ") && !needs_folder {
             succeed(self.moonlark(&["--quiet", "tool", "test", &file]))?;
         }
         Ok(())

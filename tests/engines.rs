@@ -10,10 +10,11 @@ use std::sync::Arc;
 use moonlark_core::grant::GrantSet;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::module::{ExampleOutcome, ScriptLanguage};
-use moonlark_core::render::{ExampleText, spell_example_call};
-use moonlark_core::tool::CallScope;
+use moonlark_core::schema::Schema;
+use moonlark_core::tool::{CallScope, Source, SourceKind, ToolBody};
 use moonlark_core::{Caller, Catalog, Gateway, Module, Problem, SourceLocation, Tool, Value};
 use moonlark_luau::{LuauEngine, ScriptFile};
+use moonlark_render::{ExampleText, spell_example_call};
 use moonlark_starlark::{ExtensionFile, StarlarkEngine};
 use serde_json::{Value as Json, json};
 
@@ -135,6 +136,17 @@ impl Engines {
 
     /// Both outcomes of a body that each language writes in its own way.
     async fn both(&self, luau: &str, starlark: &str, args: &Json, scope: &CallScope) -> [Ended; 2] {
+        self.both_in(luau, starlark, args, [scope, scope]).await
+    }
+
+    /// The same, each language in a scope of its own.
+    async fn both_in(
+        &self,
+        luau: &str,
+        starlark: &str,
+        args: &Json,
+        [lua_scope, star_scope]: [&CallScope; 2],
+    ) -> [Ended; 2] {
         let lua = format!(
             "tool = {{ name = 'x', description = '', parameters = {{ type = 'object' }} }}\n\
              function tool.execute(params)\n{luau}\nend\n"
@@ -144,11 +156,11 @@ impl Engines {
             "def run(params):\n{}\ndef describe_extension():\n    return Extension(name = 'x', tools = [Tool(name = 'x', parameters = {{'type': 'object'}}, handler = run)])\n",
             body.concat()
         );
-        let lua = match self.lua(&lua, scope.clone()).await {
+        let lua = match self.lua(&lua, lua_scope.clone()).await {
             Ok(tool) => self.call(tool, args.clone()).await,
             Err(problem) => Err(problem),
         };
-        let star = match self.star(&star, &[], scope.clone()).await {
+        let star = match self.star(&star, &[], star_scope.clone()).await {
             Ok(tool) => self.call(tool, args.clone()).await,
             Err(problem) => Err(problem),
         };
@@ -212,18 +224,24 @@ async fn every_example_of_every_module_has_the_same_outcome_in_both_languages() 
     for module in engines.modules.iter().filter(|module| !module.only_in_tests) {
         for function in &module.functions {
             for example in &function.examples {
-                let dir = tempfile::tempdir().unwrap();
-                let scope = scope(dir.path(), &["fs:write"]);
+                // As examples of `fs` have it; one for each language, since some change it.
+                let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+                for dir in &dirs {
+                    std::fs::write(dir.path().join("notes.txt"), "Buy tea\n").unwrap();
+                }
+                let [lua_scope, star_scope] =
+                    [0, 1].map(|index| scope(dirs[index].path(), &["fs:write"]));
                 let call = spell_example_call(function, example);
                 let (luau, starlark) =
                     (format!("return {}", call.luau), format!("return {}", call.starlark));
                 let name = &function.tool.name;
                 if let ExampleOutcome::Mocked(answer) = &example.outcome {
-                    failures.extend(engines.mocked(name, &call, answer, scope).await);
+                    failures.extend(engines.mocked(name, &call, answer, lua_scope).await);
                     count += 1;
                     continue;
                 }
-                let [lua, star] = engines.both(&luau, &starlark, &json!({}), &scope).await;
+                let scopes = [&lua_scope, &star_scope];
+                let [lua, star] = engines.both_in(&luau, &starlark, &json!({}), scopes).await;
                 let ends_well = |ended: &Ended| match (&example.outcome, ended) {
                     (ExampleOutcome::Returns(json), Ended::Value(value)) => {
                         plain_numbers(json.clone()) == *value
@@ -257,6 +275,49 @@ async fn every_example_of_every_module_has_the_same_outcome_in_both_languages() 
     assert!(count > 150, "{count} examples");
 }
 
+/// A tool by the name of the one that an example calls, which gives the example's answer.
+fn tool_of_example(args: &Json, answer: &Json) -> Option<Arc<Tool>> {
+    let answer = Value::from_json(answer.clone()).unwrap();
+    let body = ToolBody::from_async_fn(move |_, _| std::future::ready(Ok(answer.clone())));
+    let source = Arc::new(Source { kind: SourceKind::Script, name: "x.luau".into() });
+    let input = Schema::description_only(serde_json::Map::new());
+    Some(Arc::new(Tool::new(args["tool"].as_str()?, source, input, body)))
+}
+
+/// Tests that what a call gives has the fields of `answer`, each by its name: in Starlark
+/// it may be a dict or a struct.
+fn tests_of_fields(call: &ExampleText, answer: &Json) -> (String, String) {
+    let mut lua = format!("function test_it()\nlocal got = {}\n", call.luau);
+    let mut star = format!(
+        "def test_it():\n    got = {}\n    \
+         get = got.get if type(got) == 'dict' else lambda name: getattr(got, name)\n",
+        call.starlark
+    );
+    for (name, field) in answer.as_object().unwrap() {
+        let text = field.to_string();
+        lua += &format!("testing.eq(got.{name}, json.decode([==[{text}]==]))\n");
+        star += &format!("    testing.eq(get('{name}'), json.decode({text:?}))\n");
+    }
+    (lua + "end\n", star)
+}
+
+/// `testing.fail` has no example that works, and `testing.raises` takes a function, which
+/// no example can.
+#[tokio::test(flavor = "multi_thread")]
+async fn raises_gives_the_message_of_what_fails_in_both_languages() {
+    let engines = Engines::new();
+    let dir = tempfile::tempdir().unwrap();
+    let scope = Arc::new(scope(dir.path(), &[]));
+    let lua = "function test_it()\n\
+               local message = testing.raises(function() testing.fail('no tea') end, 'tea')\n\
+               testing.contains(message, 'no tea')\nend\n";
+    let star = "def test_it():\n    \
+                message = testing.raises(lambda: testing.fail('no tea'), 'tea')\n    \
+                testing.contains(message, 'no tea')\n";
+    engines.test("x_test.luau", lua.to_owned(), &scope).await.unwrap();
+    engines.test("x_test.star", star.to_owned(), &scope).await.unwrap();
+}
+
 /// What only tests see is tried in tests.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_of_what_only_tests_see_holds_in_both_languages() {
@@ -269,12 +330,19 @@ async fn every_example_of_what_only_tests_see_holds_in_both_languages() {
         for function in &module.functions {
             for example in &function.examples {
                 let call = spell_example_call(function, example);
-                let lua = format!("function test_it()\n{}\nend\n", call.luau);
-                let star = format!("def test_it():\n    return {}\n", call.starlark);
+                let mut lua = format!("function test_it()\n{}\nend\n", call.luau);
+                let mut star = format!("def test_it():\n    return {}\n", call.starlark);
+                let mut gateway = engines.gateway.clone();
+                if let ExampleOutcome::Mocked(answer) = &example.outcome {
+                    let tools = tool_of_example(&example.args, answer).into_iter().collect();
+                    let catalog = Catalog::new(engines.modules.clone(), tools, &[], vec![]);
+                    gateway = Gateway::new(catalog, 100);
+                    (lua, star) = tests_of_fields(&call, answer);
+                }
                 let files = |text: String| -> moonlark_core::script_snapshot::ScriptFileReader {
                     Arc::new(move |_| Ok(text.clone()))
                 };
-                let here = || engines.gateway.open_test_call(scope.clone(), None);
+                let here = || gateway.open_test_call(scope.clone(), None);
                 let folder = "tests".to_owned();
                 let lua = match engines
                     .luau

@@ -160,7 +160,7 @@ fn importing_writes_tables_and_keeps_secrets_for_the_user_alone() {
 +    \"GITHUB_PERSONAL_ACCESS_TOKEN\",
 +    \"ghcr.io/github/github-mcp-server\",
 +]
-+env = { GITHUB_PERSONAL_ACCESS_TOKEN = \"${GITHUB_PERSONAL_ACCESS_TOKEN}\" }
++env = { GITHUB_PERSONAL_ACCESS_TOKEN = \"${GITHUB_GITHUB_PERSONAL_ACCESS_TOKEN}\" }
 +
 +[mcp_servers.Brave-Search]
 +command = \"npx\"
@@ -173,7 +173,7 @@ filesystem, github, Brave-Search (Brave Search)
   off: left out, it is disabled there
   moonlark: left out, it is Moonlark itself
   BRAVE_SEARCH_API_KEY for mcp_servers.Brave-Search
-  GITHUB_PERSONAL_ACCESS_TOKEN for mcp_servers.github
+  GITHUB_GITHUB_PERSONAL_ACCESS_TOKEN for mcp_servers.github
 ";
     let import = ["import", "claude_desktop_config.json"];
     let dry = desk.run(&[&import[..], &["--dry-run"]].concat());
@@ -191,7 +191,7 @@ filesystem, github, Brave-Search (Brave Search)
     let (_, secrets) = secrets.split_once('\n').unwrap();
     assert_eq!(
         secrets,
-        "BRAVE_SEARCH_API_KEY=BSA-hunter2\nGITHUB_PERSONAL_ACCESS_TOKEN=ghp_abcdefghijklmnopqrstuvwxyz0123456789\n"
+        "BRAVE_SEARCH_API_KEY=BSA-hunter2\nGITHUB_GITHUB_PERSONAL_ACCESS_TOKEN=ghp_abcdefghijklmnopqrstuvwxyz0123456789\n"
     );
     let mode = |file: &str| desk.path(file).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("project/.moonlark"), 0o700);

@@ -174,6 +174,13 @@ fn a_run_that_was_killed_is_interrupted_and_can_be_resumed_once_somebody_says_ho
     );
     let next = project.serve();
     assert_eq!(next.get("/health").json()["interrupted_runs"], 1);
+    next.log.wait_for("1 run was interrupted when its process ended: `moonlark runs` lists them");
+    // The running server carries it out, and says the same.
+    let asked = project.run(&["runs", "resume", id]);
+    let said = String::from_utf8_lossy(&asked.stderr).into_owned();
+    assert!(!asked.status.success() && said.contains("hang at 2 with {}"), "{said}");
+    assert!(text(&asked).contains(&ways), "{}", text(&asked));
+    next.log.wait_for("execute called by local over cli");
     drop(next);
 
     let asked = project.run(&["runs", "resume", id]);
@@ -266,7 +273,7 @@ fn what_cannot_be_recorded_is_said_and_only_what_must_be_is_refused() {
     std::fs::write(project.path(".moonlark/journal.db"), "not a database at all".repeat(300))
         .unwrap();
     let server = project.serve();
-    server.log.wait_for("is damaged");
+    server.log.wait_for("calls go on without being recorded");
     let health = server.get("/health").json();
     assert_eq!(health["status"], "degraded", "{health}");
     assert!(health["journal"].as_str().unwrap().contains("cannot be written"), "{health}");

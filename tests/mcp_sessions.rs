@@ -184,6 +184,62 @@ fn a_session_is_its_callers_alone_and_over_when_it_was_ended() {
     assert_eq!(statuses(&server), [404; 4]);
 }
 
+/// What a client sends about itself is kept for as long as its session.
+#[test]
+fn no_session_is_begun_with_parameters_over_the_limit() {
+    let project = project();
+    let server = project.serve();
+    let nobody = OldSession { id: String::new(), bearer: None };
+    let params = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"experimental": {"x": {"y": vec![0; 1_900_000]}}},
+        "clientInfo": {"name": "suite", "version": "1"},
+    });
+    let refused = nobody.post(&server, &request(1, "initialize", params));
+    assert_eq!((refused.status, refused.header("mcp-session-id")), (200, None));
+    let refused: Value = serde_json::from_str(&refused.text()).unwrap();
+    let message = "the parameters of initialize are too large: 78 bytes of text and 1900009 \
+                   values; the limits are 64 KB and 500 values";
+    let error = json!({"code": -32602, "message": message});
+    assert_eq!(refused, json!({"jsonrpc": "2.0", "id": 1, "error": error}));
+
+    let (session, _) = OldSession::begin(&server, "2025-06-18", None);
+    let uri = format!("mcp://bank/{}", "x".repeat(1_000_000));
+    let refused = session.post(&server, &request(2, "resources/subscribe", json!({"uri": uri})));
+    let text = refused.text();
+    assert!(text.contains("the resource URI has 1000011 bytes; the limit is 8 KB"), "{text}");
+    assert_eq!(session.status(&server), 200);
+}
+
+/// The record of sessions is shortened when it is longer than 1 MB.
+#[test]
+fn a_caller_that_sets_its_level_again_and_again_ends_nobodys_session() {
+    let project = project();
+    let (alice, bob) = (token(&project, "alice"), token(&project, "bob"));
+    let server = project.serve();
+    let (hers, _) = OldSession::begin(&server, "2025-06-18", Some(&alice));
+    let (his, _) = OldSession::begin(&server, "2025-06-18", Some(&bob));
+    let record = project.path(".moonlark/sessions.log");
+    let set_level = |level: &str| {
+        let message = request(2, "logging/setLevel", json!({"level": level}));
+        assert_eq!(his.post(&server, &message).status, 200);
+    };
+    set_level("info");
+    let once = std::fs::read_to_string(&record).unwrap();
+    // The same again is not written down.
+    for _ in 0..10 {
+        set_level("info");
+    }
+    assert_eq!(std::fs::read_to_string(&record).unwrap(), once);
+    // As if it had been set again and again, with one more that makes the record too long.
+    std::fs::write(&record, once.repeat((1 << 20) / once.len() + 1)).unwrap();
+    set_level("debug");
+    assert_eq!(std::fs::read_to_string(&record).unwrap(), once.replace("info", "debug"));
+    drop(server);
+    let server = project.serve();
+    assert_eq!([hers.status(&server), his.status(&server)], [200, 200]);
+}
+
 #[test]
 fn a_client_that_opens_its_stream_again_is_told_once_that_lists_may_have_changed() {
     let project = project();

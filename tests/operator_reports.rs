@@ -271,3 +271,117 @@ fn a_script_that_makes_too_many_calls_is_told_which_line_of_which_file_to_change
     let ran = project.run(&["run", "many.luau", "--quiet"]);
     assert!(ran.status.success(), "{}", err(&ran));
 }
+
+#[test]
+fn sources_and_doctor_count_what_there_is() {
+    let project = Project::new(&[
+        ("moonlark.toml", "[server]\nport = 0\n"),
+        ("tools/greet.lua", GREET),
+        ("many.luau", "for i = 1, 11 do sdk.tools.greet({ name = 'Ann' }) end return 1"),
+    ]);
+    let sources = out(&project.run(&["sources"]));
+    assert!(sources.contains("tools/greet.lua: 1 tool\n"), "{sources}");
+    assert!(project.run(&["run", "many.luau", "--quiet"]).status.success());
+    let doctor = out(&project.run(&["doctor"]));
+    assert!(doctor.contains("  ✓ tools: 1 tool from 1 script\n"), "{doctor}");
+    assert!(doctor.contains("  ✓ journal: 1 run and 12 calls in "), "{doctor}");
+
+    let project = Project::new(&[
+        ("moonlark.toml", "[server]\nport = 0\n[connectors.filesystem.docs]\nroot = \"docs\"\n"),
+        ("docs/a.md", "# A"),
+    ]);
+    let doctor = out(&project.run(&["doctor"]));
+    assert!(doctor.contains("  ✓ tools: none from scripts\n"), "{doctor}");
+}
+
+#[test]
+fn a_source_that_failed_to_sync_has_a_row_too() {
+    let project = Project::new(&[
+        (
+            "moonlark.toml",
+            "[connectors.filesystem.docs]\nroot = \"docs\"\n[connectors.filesystem.gone]\nroot = \"nowhere\"\n",
+        ),
+        ("docs/a.md", "# A"),
+    ]);
+    let synced = project.run(&["sync"]);
+    assert!(!synced.status.success());
+    let said = out(&synced);
+    let row =
+        said.lines().find(|line| line.starts_with("gone ")).unwrap_or_else(|| panic!("{said}"));
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells, ["gone", "-", "-", "-", "-", "-", "-", "-", "failed"], "{said}");
+    assert!(err(&synced).starts_with("gone: error["), "{}", err(&synced));
+}
+
+#[test]
+fn the_time_of_a_log_line_is_to_the_second() {
+    let project = Project::new(&[("tools/greet.lua", GREET)]);
+    let line = project.serve().log.wait_for(" serving ");
+    let time = line.split(' ').next().unwrap();
+    let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    assert_eq!(shape, "0000-00-00T00:00:00Z", "{line}");
+}
+
+#[test]
+fn what_a_test_prints_is_in_the_log_only_when_asked_for_and_without_an_empty_name() {
+    let project = Project::new(&[(
+        "tools/x_test.luau",
+        "function test_it() print('hello there') log.info('hello again') end\n",
+    )]);
+    let quiet = project.run(&["test"]);
+    assert!(quiet.status.success() && !err(&quiet).contains("hello"), "{}", err(&quiet));
+    let said = err(&project.run(&["test", "-v"]));
+    for message in ["hello there", "hello again"] {
+        assert!(said.contains(&format!("Z  INFO {message}\n")), "{said}");
+    }
+}
+
+#[test]
+fn a_name_that_is_not_there_leads_to_the_script_that_does_not_load() {
+    let project = Project::new(&[
+        ("tools/greet.lua", GREET),
+        ("extensions/shop.star", "def describe_extension():\n    return Extension(name = nope)\n"),
+    ]);
+    for name in ["find_orders", "gret", "search_doc"] {
+        let called = project.run(&["call", name]);
+        let said = err(&called);
+        assert!(!called.status.success());
+        assert!(
+            said.contains(
+                "a script has a problem, and its tools may be missing: extensions/shop.star:2"
+            ),
+            "{said}"
+        );
+    }
+    assert!(err(&project.run(&["call", "gret"])).contains("; did you mean greet?"));
+}
+
+#[test]
+fn an_extension_with_odd_defaults_works_and_is_warned_of() {
+    let star = r#"
+def show(params):
+    return params
+
+def describe_extension():
+    return Extension(name = "odd", tools = [Tool(name = "odd", description = "d", handler = show, parameters = [
+        ToolParameter(name = "tags", param_type = "array", default = "['a', 'b']"),
+        ToolParameter(name = "label", param_type = "string", default = 5),
+        ToolParameter(name = "count", param_type = "integer", default = "many"),
+        ToolParameter(name = "none", param_type = "integer", minimum = 5, maximum = 1),
+    ])])
+"#;
+    let project = Project::new(&[("extensions/odd.star", star)]);
+    let called = project.run(&["call", "odd", "--json"]);
+    let answer: Value = serde_json::from_slice(&called.stdout).unwrap();
+    assert_eq!(answer["result"], json!({"tags": ["a", "b"], "label": "5"}), "{}", err(&called));
+    let checked = project.run(&["check"]);
+    assert!(checked.status.success(), "{}", err(&checked));
+    for warning in [
+        "odd.parameters: defaults are written as text: tags",
+        "odd.parameters.label.default is 5, which is taken as \"5\"",
+        "odd.parameters.count.default cannot be read as integer, got the text \"many\"",
+        "odd.parameters.none: no value is valid, since minimum 5 is greater than maximum 1",
+    ] {
+        assert!(err(&checked).contains(warning), "{warning}: {}", err(&checked));
+    }
+}

@@ -165,3 +165,60 @@ fn trying_a_script_uses_the_settings_of_its_own_entry() {
     let below = run_in(&project.path("tools"), &["tool", "test", "incidents.lua", "--json"]);
     assert!(text(&below).contains("at https://i.example"), "{}", text(&below));
 }
+
+/// The table in the guide is what people go by when they back the folder up.
+#[test]
+fn everything_in_the_state_folder_is_in_the_guide() {
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/operating.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let table = guide.split("| in `.moonlark/` | |").nth(1).unwrap().split("\n\n").next().unwrap();
+    let binary = moonlark().get_program().to_str().unwrap().to_owned();
+    let upstream = Project::new(&[("moonlark.toml", ""), ("tools/hello.lua", HELLO)]);
+    let config = format!(
+        "[server]\nport = 0\n[connectors.filesystem.docs]\nroot = \"docs\"\n[mcp_servers.other]\ncommand = {binary:?}\nargs = [\"stdio\", \"--quiet\", \"--config\", {:?}]\npin = true\n",
+        upstream.path("moonlark.toml")
+    );
+    let project = Project::new(&[
+        ("moonlark.toml", &config),
+        ("docs/a.md", "# Holidays\n\nThirty days."),
+        ("tools/hello.lua", HELLO),
+        ("x.luau", "return sdk.tools.hello({})"),
+    ]);
+    for args in [
+        &["sync"][..],
+        &["call", "hello"],
+        &["run", "x.luau"],
+        &["types"],
+        &["pin", "other"],
+        &["search", "holidays"],
+    ] {
+        let output = project.run(args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output));
+    }
+    let mut repl = moonlark()
+        .args(["repl"])
+        .current_dir(project.path(""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut repl.stdin.take().unwrap(), b"1 + 1\n").unwrap();
+    repl.wait().unwrap();
+    let server = project.serve();
+    assert_eq!(server.post("execute", &serde_json::json!({"script": "return 1"})).0, 200);
+    assert!(project.run(&["token", "add", "ann"]).status.success());
+    let entries = std::fs::read_dir(project.path(".moonlark")).unwrap();
+    let names: Vec<String> =
+        entries.map(|it| it.unwrap().file_name().to_str().unwrap().to_owned()).collect();
+    for expected in ["journal.db", "moonlark.db", "server.sock", "tokens.json", "types", "pins"] {
+        assert!(names.iter().any(|it| it == expected), "{expected} is not in {names:?}");
+    }
+    for name in names {
+        let is_sync_lock = name.starts_with("moonlark.db.") && name.ends_with(".lock");
+        let plain = if is_sync_lock { "moonlark.db.*.lock" } else { &name };
+        let plain = plain.trim_end_matches("-wal").trim_end_matches("-shm");
+        let is_there = [format!("`{plain}`"), format!("`{plain}/`")];
+        assert!(is_there.iter().any(|it| table.contains(it)), "{name} is not in the guide:{table}");
+    }
+}

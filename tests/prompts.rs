@@ -233,3 +233,39 @@ fn check_says_what_is_wrong_with_a_prompt_script() {
         assert!(said.contains("agents/x.lua"), "{script}: {said}");
     }
 }
+
+/// In the words of Context Harness, whose tools have other names here.
+#[test]
+fn tools_are_named_as_they_are_listed_and_unknown_ones_are_warned_of() {
+    let script = "agent = { description = 'Research', tools = { 'search', 'get', 'nope', 'far.tool' } }\nfunction agent.resolve() return { system = 'Look.', tools = { 'search', 'get', 'sources', 'nope2' } } end\n";
+    let project = Project::new(&[
+        (
+            "moonlark.toml",
+            "[server]\nport = 0\n[connectors.filesystem.docs]\nroot = \"docs\"\n[mcp_servers.far]\ncommand = \"/nonexistent/server\"\n",
+        ),
+        ("agents/research.lua", script),
+        ("docs/a.md", "# A"),
+    ]);
+    let warned = "warning: agent.tools names nope, which does not exist\n";
+    let checked = project.run(&["check"]);
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.success() && said.contains(warned), "{said}");
+    assert!(said.contains("--> agents/research.lua"), "{said}");
+    assert_eq!(said.matches("agent.tools names").count(), 1, "{said}");
+    let doctor = String::from_utf8_lossy(&project.run(&["doctor"]).stdout).into_owned();
+    assert!(doctor.contains(&format!("! script: {warned}")), "{doctor}");
+
+    let config = "[server]\nport = 0\n[connectors.filesystem.docs]\nroot = \"docs\"\n";
+    project.write("moonlark.toml", config);
+    let server = project.serve();
+    server.log.wait_for("agent.tools names nope, which does not exist");
+    let got = server.mcp("prompts/get", json!({"name": "research"}));
+    let first = "Look.\n\nTools for this: search, get_document, list_sources, nope2.";
+    assert_eq!(got["result"]["messages"], json!([text("user", first)]), "{got}");
+    assert_eq!(
+        got["result"]["_meta"]["moonlark/tools"],
+        json!(["search", "get_document", "list_sources", "nope2"]),
+        "{got}"
+    );
+    server.log.wait_for("agent:research names the tool nope2, which does not exist");
+}

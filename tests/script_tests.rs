@@ -216,6 +216,51 @@ fn filters_junit_and_exit_codes_are_for_ci() {
 }
 
 #[test]
+fn a_file_without_a_test_is_a_failure_also_among_others() {
+    let project = project();
+    project.write("tools/table_test.luau", "return { test_a = function() end }\n");
+    project.write("extensions/none_test.star", "def tets_a():\n    pass\n");
+    let run = project.run(&["test"]);
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert_eq!(run.status.code(), Some(1), "{said}");
+    for expected in [
+        "extensions/none_test.star\n  ✗ the file has no test\n      error[bad_script]: the file has no test\n        --> extensions/none_test.star\n      hint: a test is a function whose name begins with test_: def test_adds(): …\n",
+        "tools/table_test.luau\n  ✗ the file has no test\n",
+        "neither a local function nor a returned table is one\n",
+        "10 passed, 2 failed",
+    ] {
+        assert!(said.contains(expected), "{expected}\n---\n{said}");
+    }
+    // A filter that names another file leaves it out.
+    let run = project.run(&["test", "--filter", "greet_test.star"]);
+    assert_eq!(run.status.code(), Some(0), "{run:?}");
+    let run = project.run(&["test", "tools/table_test.luau"]);
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+}
+
+/// The rule would ask a person, and a test has none.
+#[test]
+fn testing_call_passes_rules_that_ask_for_an_approval() {
+    let wipe = "tool = { name = 'wipe', description = 'd', annotations = { destructive = true } }\nfunction tool.execute() return 'gone' end\n";
+    let project = Project::new(&[
+        ("tools/wipe.lua", wipe),
+        (
+            "tools/wipe_test.luau",
+            "function test_it()\n  testing.eq(testing.call('wipe'), 'gone')\n  testing.raises(function() testing.call('shut') end, 'shut')\nend\n",
+        ),
+        ("tools/shut.lua", &wipe.replace("wipe", "shut")),
+        (
+            "moonlark.toml",
+            "[[policy.rules]]\ntools = [\"wipe\"]\naction = \"approve\"\n[[policy.rules]]\ntools = [\"shut\"]\naction = \"deny\"\n",
+        ),
+    ]);
+    let tested = project.run(&["test"]);
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&tested.stdout));
+    // Outside of tests the rule holds.
+    assert!(!project.run(&["call", "wipe"]).status.success());
+}
+
+#[test]
 fn an_extension_folder_of_its_own_needs_no_project() {
     let project = Project::new(&[
         ("elsewhere/greet.star", GREET),
@@ -355,6 +400,32 @@ fn a_new_tool_comes_with_a_test_that_passes() {
     }
 }
 
+/// What is printed is what the next command takes, in whichever folder of the project.
+#[test]
+fn paths_of_a_new_tool_work_where_they_are_printed() {
+    for flags in [&[][..], &["--starlark"][..]] {
+        let project = Project::new(&[("moonlark.toml", ""), ("docs/deep/x.md", "")]);
+        let below = |args: &[&str]| {
+            let dir = project.path("docs/deep");
+            let run = moonlark().args(args).current_dir(dir).stdin(Stdio::null()).output().unwrap();
+            let said = String::from_utf8_lossy(&[run.stdout, run.stderr].concat()).into_owned();
+            assert!(run.status.success(), "{args:?}: {said}");
+            said
+        };
+        let made = below(&[&["tool", "init", "hello"][..], flags].concat());
+        let created: Vec<&str> =
+            made.lines().filter_map(|line| line.strip_prefix("Created ")).collect();
+        assert!(created.iter().all(|it| it.starts_with("../../")), "{made}");
+        below(&["check", created[0]]);
+        below(&["check", created[1]]);
+        let tested = made.lines().find_map(|it| it.strip_prefix("Test it: moonlark ")).unwrap();
+        below(&tested.split(' ').collect::<Vec<_>>());
+        let tried = made.lines().find_map(|it| it.strip_prefix("Try it: moonlark ")).unwrap();
+        let tried = below(&tried.split(' ').collect::<Vec<_>>());
+        assert!(tried.contains("Returned result"), "{tried}");
+    }
+}
+
 #[test]
 fn titles_are_shown_and_what_could_be_better_is_said() {
     let project = Project::new(&[
@@ -395,10 +466,6 @@ fn fields_that_mean_something_elsewhere_are_told_apart_from_helpers() {
             "did you mean tool.description?",
         ),
         ("tool = { name = 'x' } function tool.run() end", "rename tool.run to tool.execute"),
-        (
-            "tool = { name = 'x', parameters = { { name = 'n', type = 'integer', default = 'many' } } } function tool.execute() end",
-            "parameter 'n' must be integer, got string",
-        ),
         (
             "tool = { name = 'x', parameters = { { name = 'n', type = 'integer', maximum = 3, default = 4 } } } function tool.execute() end",
             "parameter 'n' must be at most 3",

@@ -53,6 +53,8 @@ mod learned;
 #[cfg(target_os = "linux")]
 mod leaving;
 mod mcp_sessions;
+#[cfg(target_os = "linux")]
+mod memory_total;
 mod model_apis;
 #[cfg(target_os = "linux")]
 mod observability;

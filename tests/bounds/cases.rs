@@ -28,11 +28,11 @@ fn world(param: &str, port: u16) -> Option<Json> {
     })
 }
 
-/// The functions of all modules that Luau has.
-pub fn host_functions(modules: &[Module], port: u16) -> Vec<Target> {
+/// The functions of all modules that scripts of a language have.
+pub fn host_functions(modules: &[Module], language: ScriptLanguage, port: u16) -> Vec<Target> {
     modules
         .iter()
-        .filter(|module| module.is_for_language(ScriptLanguage::Luau) && !module.only_in_tests)
+        .filter(|module| module.is_for_language(language) && !module.only_in_tests)
         .flat_map(|module| &module.functions)
         .map(|function| Target {
             name: function.tool.name.clone(),
@@ -59,7 +59,7 @@ fn base_arguments(function: &ModuleFunction, port: u16) -> Map<String, Json> {
 #[derive(Clone)]
 pub struct Case {
     pub name: String,
-    /// By place, then by name; each a shape of `probe.luau`.
+    /// By place, then by name; each a shape of `probe.luau` and `probe.star`.
     pub places: Vec<Json>,
     pub named: Map<String, Json>,
     pub returns: bool,
@@ -159,15 +159,15 @@ pub fn shape(kind: &str, sizes: Sizes, numbers: &mut SeededNumbers) -> Json {
 pub fn builtin_case(name: &str, sizes: Sizes, numbers: &mut SeededNumbers) -> Case {
     let kinds = ["fill", "document", "number", "number", "table", "callback", "buffer", "fill"];
     let usual = match name.split('.').next().unwrap_or_default() {
-        "string" | "utf8" => "fill",
-        "table" => "table",
+        "string" | "utf8" | "str" => "fill",
+        "table" | "list" | "dict" | "set" | "tuple" | "sorted" | "zip" | "enumerate" => "table",
         "buffer" => "buffer",
         _ => "number",
     };
     let count = 1 + numbers.below(4);
     let places = (0..count)
         .map(|place| {
-            let kind = if place == 0 && numbers.below(4) != 0 {
+            let kind = if place == 0 && (name.starts_with("str.") || numbers.below(4) != 0) {
                 usual
             } else {
                 kinds[numbers.below(kinds.len())]

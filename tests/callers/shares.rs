@@ -1,7 +1,10 @@
 //! No caller uses up what all share, and none is shown what another was answered.
 
+use std::net::TcpStream;
+
 use serde_json::{Value, json};
 
+use super::whose::opened;
 use super::{ask_with, ran, token};
 use crate::harness::{Answer, Project, Server};
 
@@ -63,6 +66,47 @@ fn a_caller_who_opens_many_sessions_closes_its_own() {
     assert_eq!(send(&server, &bob, Some(&first), &ping).status, 200);
     assert_eq!(send(&server, &alice, Some(&hers), &ping).status, 200);
     session_of(&begin(&server, &alice));
+}
+
+#[test]
+fn a_caller_whose_sessions_are_all_in_use_is_told_when_to_try_again_and_others_get_in() {
+    let project = project();
+    let (alice, bob) = (token(&project, "alice", &[]), token(&project, "bob", &[]));
+    let server = project.serve();
+    let sessions: Vec<String> = (0..100).map(|_| session_of(&begin(&server, &bob))).collect();
+    // A stream in each: none of them can make room.
+    let mut streams: Vec<TcpStream> = sessions
+        .iter()
+        .map(|session| {
+            let head = format!(
+                "GET /mcp HTTP/1.1\r\nAccept: text/event-stream\r\nMcp-Session-Id: {session}\r\n"
+            );
+            opened(&server, &bob, &head, "", "text/event-stream")
+        })
+        .collect();
+    let refused = begin(&server, &bob);
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert_eq!(refused.header("retry-after"), Some("30"));
+    let error = &refused.json()["error"];
+    assert_eq!(
+        (&error["code"], &error["message"], &error["hint"]),
+        (
+            &json!("unavailable"),
+            &json!("too many sessions are open and in use, of this caller or of all"),
+            &json!("end sessions that are no longer needed with DELETE, or try again later"),
+        ),
+        "{error}"
+    );
+    let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    let hers = session_of(&begin(&server, &alice));
+    assert_eq!(send(&server, &alice, Some(&hers), &ping).status, 200);
+    assert_eq!(send(&server, &bob, Some(&sessions[0]), &ping).status, 200);
+    // One that is not in use any more makes room.
+    drop(streams.pop());
+    crate::processes::eventually("room for one more session", || {
+        let answer = begin(&server, &bob);
+        if answer.status == 200 { Ok(()) } else { Err(answer.text()) }
+    });
 }
 
 #[test]

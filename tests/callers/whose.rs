@@ -151,7 +151,7 @@ fn listen(server: &Server, token: &str) -> TcpStream {
 }
 
 /// A stream that has said so much, and goes on.
-fn opened(server: &Server, token: &str, head: &str, body: &str, said: &str) -> TcpStream {
+pub fn opened(server: &Server, token: &str, head: &str, body: &str, said: &str) -> TcpStream {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let request = format!(

@@ -57,6 +57,56 @@ fn a_check_that_only_warns_refuses_nothing() {
     }
 }
 
+#[test]
+fn what_a_script_looks_for_in_vain_is_said() {
+    let answer = json!({"orders": [{"id": 1, "total": 5}], "next": null});
+    let output = json!({
+        "type": "object",
+        "properties": {
+            "orders": {"type": "array", "items": {
+                "type": "object",
+                "properties": {"id": {"type": "integer"}, "total": {"type": "number"}},
+            }},
+            "next": {"type": ["string", "null"]},
+        },
+    });
+    let upstream = Upstream::start(vec![
+        Offer::of("open", structured(answer.clone())),
+        Offer::of("closed", structured(answer)).gives(output),
+    ]);
+    let world = World::new(&[("shop", &upstream)]);
+    for (script, said) in [
+        ("return sdk.shop.open().total or 0", "open has no field total; it has next, orders"),
+        ("return sdk.shop.closed().total or 0", "closed has no field total; it has next, orders"),
+        (
+            "local r = sdk.shop.closed() if not r.orders_list then return 0 end return 1",
+            "closed has no field orders_list; it has next, orders",
+        ),
+        (
+            "local n = 0 for _, o in sdk.shop.open().orders do n += o.amount or 0 end return n",
+            "open has no field amount in orders[]; it has id, total",
+        ),
+        (
+            "return #sdk.shop.open()",
+            "open is an object with 2 fields, not a list, so # gives 0; it has next, orders",
+        ),
+    ] {
+        let expected = format!("logs:\nscript:1: the result of sdk.shop.{said}");
+        assert_eq!(world.run(script).said(), Some(expected), "{script}");
+    }
+    for script in [
+        "local r = sdk.shop.closed() return r.data or r.orders",
+        "local r = sdk.shop.closed() if r.error then return 0 end return #r.orders",
+        "local r = sdk.shop.open() if r.note then return r.note end return #r.orders",
+        "return sdk.shop.open().orders[1].total or 0",
+    ] {
+        assert_eq!(world.run(script).said(), None, "{script}");
+    }
+    // Where it is declared, nobody is called.
+    let object = "is an object, not a list: # gives 0";
+    world.run("return #sdk.shop.closed()").fails("bad_script", &[object, "its lists: orders"]);
+}
+
 /// A script whose types grow without end. Each number makes another of it.
 fn endless(number: usize) -> String {
     let functions: String = (0..30)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::server::{Reply, Server};
+use crate::server::{Reply, Server, recorded};
 
 /// Beside the faults of the transport.
 pub const TOOLS: &[&str] = &[
@@ -13,6 +13,7 @@ pub const TOOLS: &[&str] = &[
     "change",
     "deep_result",
     "die",
+    "die_once",
     "echo",
     "empty_result",
     "hang",
@@ -23,6 +24,8 @@ pub const TOOLS: &[&str] = &[
     "odd_error",
     "peak",
     "pid",
+    "read_and_die",
+    "read_and_die_once",
     "slow",
     "text_for_content",
     "wrong_output",
@@ -37,7 +40,10 @@ pub async fn answer(server: &Server, name: &str, args: &Value) -> Reply {
         "pid" => text(&std::process::id().to_string()),
         "slow" => slow(server).await,
         "peak" => text(&server.peak.load(Ordering::SeqCst).to_string()),
-        "die" => std::process::exit(9),
+        "die" | "read_and_die" => std::process::exit(9),
+        "die_once" | "read_and_die_once" if recorded(&format!("call {name}")) == 1 => {
+            std::process::exit(9)
+        }
         "hang" => Reply::Silence,
         "change" => change(server, args),
         "odd_content" => Reply::Result(json!({

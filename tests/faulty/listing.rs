@@ -46,11 +46,14 @@ fn own_tools(server: &Server) -> Value {
     let removed = server.removed.lock().unwrap();
     let added = (1..=server.added.load(Ordering::SeqCst)).map(|n| format!("added_{n}"));
     let own = calls::TOOLS.iter().chain(server.faults).map(|name| (*name).to_owned());
-    own.chain(added).filter(|name| !removed.contains(name)).map(|name| with_output(&name)).collect()
+    own.chain(added).filter(|name| !removed.contains(name)).map(|name| described(&name)).collect()
 }
 
-fn with_output(name: &str) -> Value {
+fn described(name: &str) -> Value {
     let mut tool = tool(name);
+    if name.starts_with("read_") {
+        tool["annotations"] = json!({"readOnlyHint": true});
+    }
     if name == "wrong_output" {
         tool["outputSchema"] =
             json!({"type": "object", "properties": {"n": {"type": "number"}}, "required": ["n"]});

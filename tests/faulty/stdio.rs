@@ -24,6 +24,7 @@ pub const FAULTS: &[&str] = &[
     "text_id",
     "unended",
     "wrong_id",
+    "zeros",
 ];
 
 /// How many notifications make a flood.
@@ -129,6 +130,7 @@ async fn misbehave(line: &Line, fault: &str, right: Value, args: &Value) -> io::
             Ok(())
         }
         "huge" => huge(&right["id"], args),
+        "zeros" => zeros(&right["id"], args),
         "flood" => {
             flood(line, args)?;
             line.send(&right)
@@ -177,6 +179,18 @@ fn huge(id: &Value, args: &Value) -> io::Result<()> {
         out.write_all(&[b'x'; 100_000])?;
     }
     out.write_all(format!("\"}}]}}{tail}}}\n").as_bytes())?;
+    out.flush()
+}
+
+/// As many zeros as `count` says, in a list that takes far more memory than its text.
+fn zeros(id: &Value, args: &Value) -> io::Result<()> {
+    let count = args["count"].as_u64().unwrap_or(7_500_000) as usize;
+    let zeros = "0,".repeat(count - 1);
+    let answer = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"structuredContent\":{{\"zeros\":[{zeros}0]}}}}}}\n"
+    );
+    let mut out = io::stdout().lock();
+    out.write_all(answer.as_bytes())?;
     out.flush()
 }
 

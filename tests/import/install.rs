@@ -278,6 +278,36 @@ fn two_names_are_undone_one_by_one() {
 }
 
 #[test]
+fn a_second_project_does_not_take_the_place_of_the_first() {
+    let first = |desk: &Desk| {
+        let config = desk.path("first/moonlark.toml");
+        let entry = json!({"command": "moonlark", "args": ["stdio", "--config", config]});
+        let text = json!({"mcpServers": {"moonlark": entry}}).to_string();
+        desk.write(CURSOR, &text);
+        text
+    };
+    let desk = Desk::new(&[("project/moonlark.toml", ""), ("first/moonlark.toml", "")]);
+    let before = first(&desk);
+    for args in [&["install", "cursor"][..], &["install", "cursor", "--http"]] {
+        assert_eq!(
+            desk.fail(args),
+            "error[bad_request]: moonlark of Cursor serves another project: DESK/first/moonlark.toml\n  --> DESK/home/.cursor/mcp.json\nhint: nothing was changed; --name NAME adds this project beside it, and --replace puts this project in its place\n"
+        );
+        assert_eq!(desk.read(CURSOR), before);
+    }
+    desk.run(&["install", "cursor", "--name", "second"]);
+    assert!(desk.plain(&desk.read(CURSOR)).contains("DESK/first/moonlark.toml"));
+    desk.run(&["install", "cursor", "--replace"]);
+    assert!(!desk.plain(&desk.read(CURSOR)).contains("DESK/first/moonlark.toml"));
+
+    // Whoever moved a project has the old path in the file, and no project there.
+    first(&desk);
+    std::fs::remove_file(desk.path("first/moonlark.toml")).unwrap();
+    desk.run(&["install", "cursor"]);
+    assert!(desk.plain(&desk.read(CURSOR)).contains("DESK/project/moonlark.toml"));
+}
+
+#[test]
 fn what_is_registered_starts_and_answers() {
     let desk = Desk::new(&[
         ("project/moonlark.toml", ""),

@@ -166,6 +166,89 @@ fn schemas_are_listed_as_they_were_written_where_the_operator_says_so() {
     }
 }
 
+/// Objects that take other keys, and alternatives whose keys would be listed alike.
+fn tools_with_like_keys() -> Json {
+    let text = json!({"type": "string"});
+    let closed = |name: &str| json!({"type": "object", "properties": {name: text}, "additionalProperties": false});
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "page[size]": {"type": "integer"},
+            "meta": {"type": "object", "properties": {"$x": text}, "additionalProperties": true},
+            "either": {"anyOf": [closed("x"), closed("$x")]},
+            "or": {"oneOf": [closed("$a"), closed("@a")]},
+            "notes": {"type": "object", "patternProperties": {"^x": {"type": ["string", "null"]}},
+                "additionalProperties": text},
+        },
+    });
+    json!([{"name": "read", "description": "Reads.", "inputSchema": schema}])
+}
+
+#[test]
+fn what_a_client_means_by_a_key_reaches_the_tool() {
+    let tiny = Tiny::open(tools_with_like_keys(), json!([]));
+    let project = project(&tiny, "");
+    let server = project.serve();
+    let tools = listed(&server);
+    let (name, schema) = tools.iter().find(|(name, _)| name == "odd__read").unwrap();
+    assert_eq!(refusals(name, &map(schema)), [""; 0]);
+    let sent = |arguments: Json| {
+        let ended = call(&server, name, arguments.clone());
+        assert_ne!(ended["isError"], true, "{arguments}: {ended}");
+        tiny.last_call()["arguments"].clone()
+    };
+    // What is plain stays itself, and every listed key leads to one of its own.
+    for plain in [
+        json!({"meta": {"x": "mine"}}),
+        json!({"meta": {"x": "mine", "$x": "theirs"}}),
+        json!({"either": {"x": "v"}}),
+        json!({"either": {"$x": "v"}}),
+        json!({"or": {"@a": "v"}}),
+        json!({"notes": {"x1": null, "b": "c"}}),
+    ] {
+        assert_eq!(sent(plain.clone()), plain);
+    }
+    let keys = |place: &Json| -> Vec<String> {
+        let all = place.get("anyOf").and_then(Json::as_array).cloned();
+        let all = all.unwrap_or_else(|| vec![place.clone()]);
+        all.iter().flat_map(|it| map(&it["properties"])).map(|(key, _)| key).collect()
+    };
+    for (place, exact) in [("meta", &["$x"][..]), ("either", &["x", "$x"]), ("or", &["$a", "@a"])] {
+        for (key, exact) in keys(&schema["properties"][place]).iter().zip(exact) {
+            let arguments = json!({ place: { key.as_str(): "v" } });
+            assert_eq!(sent(arguments), json!({place: {*exact: "v"}}), "{key}");
+        }
+    }
+}
+
+#[test]
+fn an_error_names_the_key_that_the_client_sent() {
+    let tiny = Tiny::open(tools_with_like_keys(), json!([]));
+    let portable = project(&tiny, "");
+    let server = portable.serve();
+    source(&server, "odd");
+    let message = |server: &Server, arguments: Json| {
+        let ended = call(server, "odd__read", arguments);
+        ended["structuredContent"]["error"]["message"].as_str().unwrap_or_default().to_owned()
+    };
+    let wrong = |key: &str| format!("parameter '{key}' must be integer, got string");
+    for key in ["page_size", "page[size]"] {
+        assert_eq!(message(&server, json!({ key: "no" })), wrong(key));
+    }
+    let (_, refused) = server.post("odd.read", &json!({"page[size]": "no"}));
+    assert_eq!(refused["error"]["message"], wrong("page[size]"));
+    // Nothing is listed under another name, so nothing is put back.
+    let exact = project(&tiny, "schemas = \"exact\"");
+    let server = exact.serve();
+    source(&server, "odd");
+    assert_eq!(message(&server, json!({"page[size]": "no"})), wrong("page[size]"));
+    for plain in [json!({"page_size": "no"}), json!({"meta": {"x": "mine"}})] {
+        let ended = call(&server, "odd__read", plain.clone());
+        assert_ne!(ended["isError"], true, "{ended}");
+        assert_eq!(tiny.last_call()["arguments"], plain);
+    }
+}
+
 #[test]
 fn names_that_were_changed_are_said_and_known_to_rules() {
     let tiny = Tiny::open(tools(), json!([]));

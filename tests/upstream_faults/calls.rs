@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::world::{Outcome, Way, World, lost, lost_with};
 use crate::processes::{eventually, is_dead};
@@ -11,6 +11,11 @@ use crate::processes::{eventually, is_dead};
 const HUGE: i64 = 200_000;
 /// A million notifications leave nothing behind.
 const FLOOD: i64 = 50_000;
+
+/// Fifteen megabytes of zeros are held as text, and as nothing else.
+const ZEROS: i64 = 60_000;
+/// Six answers that take as much memory as an answer may.
+const PARSED: i64 = 1_000_000;
 
 fn text(text: &str) -> Outcome {
     Ok(json!(text))
@@ -96,6 +101,24 @@ fn a_tool_that_kills_its_server_is_executed_once() {
     assert_eq!(world.call("die"), lost("upstream 'bad' exited with code 9"));
     assert_eq!(world.call("echo"), text("echo"));
     assert_eq!(world.count("call die"), 2);
+    world.end();
+}
+
+#[test]
+fn a_tool_that_only_reads_is_called_again_when_its_server_dies_and_only_once_more() {
+    let world = World::stdio("healthy");
+    let first = pid(&world);
+    assert_eq!(world.call("read_and_die_once"), text("read_and_die_once"));
+    assert_ne!(pid(&world), first);
+    assert_eq!((world.count("call read_and_die_once"), world.count("start")), (2, 2));
+    let told = world.call("read_and_die").unwrap_err();
+    let expected = "unavailable; upstream 'bad' exited with code 9; it was tried twice; ";
+    assert!(told.starts_with(expected) && told.len() > expected.len(), "{told}");
+    assert_eq!(world.count("call read_and_die"), 2);
+    // One that may change something is not, though it would be answered the second time.
+    assert_eq!(world.call("die_once"), lost("upstream 'bad' exited with code 9"));
+    assert_eq!(world.count("call die_once"), 1);
+    assert_eq!(world.call("die_once"), text("die_once"));
     world.end();
 }
 
@@ -199,6 +222,66 @@ fn an_answer_of_a_hundred_megabytes_is_refused_and_never_held() {
     assert_eq!(world.call("echo"), text("echo"));
     assert_eq!(pid(&world), same);
     world.end();
+}
+
+#[test]
+fn an_answer_of_millions_of_zeros_is_refused_before_it_takes_memory() {
+    let world = World::new(Way::Stdio, "healthy", "timeout = 60");
+    let same = pid(&world);
+    let refused = || {
+        lost_with(
+            "limit",
+            "the answer of upstream 'bad' cannot be read: the JSON has so many values that reading it would take more than 160 MB",
+        )
+    };
+    let alone = world.grown(|world| {
+        assert_eq!(world.call_meanwhile("zeros", json!({})), refused());
+    });
+    assert!(alone < ZEROS, "{alone} KB more");
+    let together = world.grown(|world| {
+        for outcome in at_once(world, 6, &json!({})) {
+            assert_eq!(outcome, refused());
+        }
+    });
+    assert!(together < 6 * ZEROS, "{together} KB more");
+    assert_eq!(pid(&world), same);
+    world.end();
+}
+
+/// Each takes about as much as one answer may, so that not all six are read at once.
+#[test]
+fn answers_of_as_many_zeros_as_may_be_are_read_a_few_at_a_time() {
+    let world = World::new(Way::Stdio, "healthy", "timeout = 60");
+    let same = pid(&world);
+    let many = json!({"count": 1_600_000});
+    let grown = world.grown(|world| {
+        for outcome in at_once(world, 6, &many) {
+            match outcome {
+                Ok(answer) => assert_eq!(answer["zeros"].as_array().unwrap().len(), 1_600_000),
+                Err(told) => assert_eq!(
+                    Err(told),
+                    lost("the answer of upstream 'bad' cannot be read: too much JSON is being read at this moment")
+                ),
+            }
+        }
+    });
+    assert!(grown < PARSED, "{grown} KB more");
+    assert_eq!(world.call("echo"), text("echo"));
+    assert_eq!(pid(&world), same);
+    world.end();
+}
+
+/// The outcomes of as many calls of `zeros` at once.
+fn at_once(world: &World, count: usize, args: &Value) -> Vec<Outcome> {
+    let start = Barrier::new(count);
+    std::thread::scope(|scope| {
+        let call = || {
+            start.wait();
+            world.call_with("zeros", args.clone())
+        };
+        let calls: Vec<_> = (0..count).map(|_| scope.spawn(call)).collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    })
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::cargo::{generate, run_cargo};
-use crate::tidy;
+use crate::{code_map, tidy};
 
 pub(crate) fn run() -> Result<()> {
     let mut failed = Vec::new();
@@ -17,6 +17,7 @@ pub(crate) fn run() -> Result<()> {
     step("format", run_cargo(&["fmt", "--all", "--", "--check"]));
     let lints = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"];
     step("lints", run_cargo(&lints));
+    step("code map", code_map::generate_code_map(true));
     step("generated files", generate(true));
     step("tidiness", tidy::run());
     if failed.is_empty() {

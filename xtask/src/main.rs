@@ -5,6 +5,7 @@
 
 mod cargo;
 mod check;
+mod code_map;
 mod repo;
 mod tidy;
 
@@ -31,6 +32,8 @@ enum XtaskCommand {
     },
     /// Check what a machine can check of ARCHITECTURE.md and the house rules.
     Tidy,
+    /// Print which of our crates depends on which.
+    Deps,
     /// Everything that must hold before the tests: format, lints, generated files, tidiness.
     Check,
     /// What Moonlark costs, against floors measured in the same run.
@@ -43,8 +46,11 @@ enum XtaskCommand {
 
 fn main() -> ExitCode {
     let done = match XtaskCli::parse().task {
-        XtaskCommand::Generate { check } => cargo::generate(check),
+        XtaskCommand::Generate { check } => {
+            code_map::generate_code_map(check).and_then(|()| cargo::generate(check))
+        }
         XtaskCommand::Tidy => tidy::run(),
+        XtaskCommand::Deps => code_map::print_crate_graph(),
         XtaskCommand::Check => check::run(),
         XtaskCommand::Bench { args } => cargo::bench(&args),
     };

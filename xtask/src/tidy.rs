@@ -7,6 +7,7 @@
 mod code_map;
 mod documented;
 mod links;
+mod names;
 mod source;
 mod star;
 
@@ -41,10 +42,12 @@ impl Finding {
 
 type Check = fn(&[File]) -> Vec<Finding>;
 
-const CHECKS: [Check; 12] = [
-    code_map::folders_and_crates,
-    code_map::files_of_crates,
+const CHECKS: [Check; 14] = [
+    code_map::page_is_whole_and_short,
+    code_map::files_say_what_they_are,
     code_map::names_exist,
+    names::type_names_are_unique,
+    names::constants_say_what_they_are,
     star::dependencies,
     source::length,
     source::panics,

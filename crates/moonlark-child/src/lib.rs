@@ -2,8 +2,6 @@
 //!
 //! Commands of scripts and upstream servers are started through here. It knows
 //! nothing of what they are for.
-
-#![cfg(unix)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod process_ending;

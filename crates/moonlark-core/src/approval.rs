@@ -1,6 +1,6 @@
 //! Calls that a person decides on.
 //!
-//! A rule says so ([`RuleAction::Approve`](crate::policy::Action)); [`ApprovalLedger`]
+//! A rule says so ([`RuleAction::Approve`](crate::policy::RuleAction)); [`ApprovalLedger`]
 //! keeps what was asked and decided, here or elsewhere; [`rules`] says what
 //! becomes of a call because of that, and [`gate`] is the gateway's step. A
 //! decision is good for one call: of that tool, with those arguments, by that

@@ -25,7 +25,7 @@ use crate::limits::{CallLimits, format_size};
 use crate::problem::{Problem, ProblemCode, Result};
 use crate::value::{Value, ValueBudget, ValuePath, shorten_text};
 
-pub use preview::{luau_type_of, preview_value};
+pub use preview::preview_value;
 pub use selection::{ArtifactSelection, slice_value, value_at_path};
 
 /// All of them together, unless the operator says otherwise.

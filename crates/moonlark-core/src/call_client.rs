@@ -1,7 +1,7 @@
 //! Whoever is at the other end of a call, as far as it can be talked to.
 //!
 //! A surface that can carry questions back (and only MCP can) puts one of these
-//! into the calls it opens. Tools ask through [`Call::ask`](crate::Call::ask)
+//! into the calls it opens. Tools ask through [`Call::ask_caller`](crate::Call::ask_caller)
 //! and never learn how the question travels.
 
 use crate::problem::{ProtocolError, Result};

@@ -331,19 +331,46 @@ impl Catalog {
         let known = self.by_name.iter();
         let known = known
             .filter(|(_, it)| it.expose != ToolExposure::Hidden && !self.is_unbacked_builtin(it));
-        let near = nearest_name(name, known.map(|(name, _)| name.as_str()));
-        let broken = self.problems.iter().filter(|problem| script_stem(problem).is_some()).count();
-        Problem::new(
-            ProblemCode::NotFound,
-            format!("no tool registered with name: {}", shorten_text(name)),
-        )
-        .with_optional_hint(match (near, broken) {
-            (Some(near), _) => Some(format!("did you mean {near}?")),
-            (None, 0) => None,
-            // It may be one of those.
-            (None, 1) => Some("one script has a problem: see `moonlark doctor`".to_owned()),
-            (None, many) => Some(format!("{many} scripts have problems: see `moonlark doctor`")),
-        })
+        let near = nearest_name(name, known.map(|(name, _)| name.as_str()))
+            .map(|near| format!("did you mean {near}?"));
+        let renamed =
+            self.renamed_tool(name).map(|tool| format!("the configuration calls it {}", tool.name));
+        let hints: Vec<String> = match renamed {
+            Some(renamed) => vec![renamed],
+            // A tool of a script that does not load may have any name.
+            None => self.broken_scripts_hint().into_iter().chain(near).collect(),
+        };
+        let message = format!("no tool registered with name: {}", shorten_text(name));
+        let problem = Problem::new(ProblemCode::NotFound, message);
+        if hints.is_empty() { problem } else { problem.with_hint(hints.join("; ")) }
+    }
+
+    /// The tool that its source calls `name`, and the configuration otherwise.
+    fn renamed_tool(&self, name: &str) -> Option<&Arc<Tool>> {
+        let is_called_so = |tool: &&Arc<Tool>| {
+            let Some(original) = tool.original_name.as_deref() else { return false };
+            let source = &tool.source.name;
+            let rest = name.strip_prefix(source.as_str());
+            let rest = rest.or_else(|| name.strip_prefix(&to_identifier(source)));
+            let rest = rest.and_then(|it| it.strip_prefix('.').or_else(|| it.strip_prefix("__")));
+            rest == Some(original)
+        };
+        let mut visible = self.tools.iter().filter(|tool| tool.expose != ToolExposure::Hidden);
+        visible.find(is_called_so)
+    }
+
+    /// Which scripts do not load: the Problem of the only one, or how many there are.
+    fn broken_scripts_hint(&self) -> Option<String> {
+        let broken: Vec<&Problem> =
+            self.problems.iter().filter(|problem| script_stem(problem).is_some()).collect();
+        match broken.as_slice() {
+            [] => None,
+            [one] => Some(format!(
+                "a script has a problem, and its tools may be missing: {}",
+                one.to_line()
+            )),
+            many => Some(format!("{} scripts have problems: see `moonlark doctor`", many.len())),
+        }
     }
 
     /// The Problem of a script that does not load, if the tool is named like its file.
@@ -542,7 +569,41 @@ mod tests {
         );
         assert_eq!(
             not_found(&catalog, "other"),
-            "error[not_found]: no tool registered with name: other\nhint: one script has a problem: see `moonlark doctor`"
+            "error[not_found]: no tool registered with name: other\nhint: a script has a problem, and its tools may be missing: tools/create-ticket.lua:3: Expected 'end'"
         );
+        assert_eq!(
+            not_found(&catalog, "fs.read_txt_file"),
+            "error[not_found]: no tool registered with name: fs.read_txt_file\nhint: a script has a problem, and its tools may be missing: tools/create-ticket.lua:3: Expected 'end'; did you mean fs.read_text_file?"
+        );
+    }
+
+    #[test]
+    fn of_several_broken_scripts_only_the_number_is_said() {
+        let broken = |file: &str| {
+            Problem::bad_script("Expected 'end'").at_location(SourceLocation::at_line(file, 3))
+        };
+        let catalog = catalog(vec![broken("tools/a.lua"), broken("extensions/b.star")]);
+        assert_eq!(
+            not_found(&catalog, "other"),
+            "error[not_found]: no tool registered with name: other\nhint: 2 scripts have problems: see `moonlark doctor`"
+        );
+    }
+
+    #[test]
+    fn a_tool_that_the_configuration_renamed_is_named_under_its_old_name() {
+        let source = Arc::new(Source { kind: SourceKind::Upstream, name: "my-fs".to_owned() });
+        let schema = Schema::description_only(serde_json::Map::new());
+        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
+        let mut tool = Tool::new("my-fs.read", source, schema, body);
+        tool.original_name = Some("read_text_file".to_owned());
+        let catalog = Catalog::new(Arc::default(), vec![Arc::new(tool)], &[], Vec::new());
+        for name in ["my-fs.read_text_file", "my_fs.read_text_file", "my-fs__read_text_file"] {
+            assert_eq!(
+                not_found(&catalog, name),
+                format!(
+                    "error[not_found]: no tool registered with name: {name}\nhint: the configuration calls it my-fs.read"
+                )
+            );
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! to reach a tool's body.
 
 mod call_observer;
+mod call_outcome;
 mod published_catalog;
 mod startup_wait;
 
@@ -27,19 +28,20 @@ use crate::catalog::Catalog;
 use crate::content::ToolAnswer;
 use crate::journal::{self, JournalRecorder};
 use crate::learned_shapes::LearnedShapes;
-use crate::limits::format_seconds;
 use crate::metrics::{self, GatewayMetrics};
 use crate::mock::TestMocks;
 use crate::policy::{self, CallPolicy, RuleTerms};
+use crate::portable_schema::SentArguments;
 use crate::problem::{Problem, ProblemCode, Result};
 use crate::run::{self, ReplayDecision};
-use crate::server_identity::ServerIdentity;
+use crate::server_identity::{ListedSchemas, ServerIdentity};
 use crate::source_resources::SourceEvent;
 use crate::timer_heartbeat::TimerHeartbeat;
 use crate::tool::{BoxFuture, CallScope, SourceKind, Tool, ToolBody};
 use crate::trace::CallTracer;
 use crate::value::Value;
 use call_observer::CallObserver;
+use call_outcome::{log_outcome, timeout_problem};
 use published_catalog::PublishedCatalog;
 
 /// News of sources that a slow listener may be behind; it misses older ones.
@@ -177,7 +179,7 @@ impl Gateway {
         let _ = self.0.news.send(news);
     }
 
-    /// Every [`announce_event`](Self::announce) from now on.
+    /// Every [`announce_event`](Self::announce_event) from now on.
     pub fn subscribe_to_events(&self) -> broadcast::Receiver<SourceEvent> {
         self.0.news.subscribe()
     }
@@ -327,14 +329,21 @@ impl Gateway {
             parent.catalog().find_tool(name)?
         };
         let mut args = args;
-        if from_agent && parent.caller().surface == "mcp" {
-            tool.portable_input().keys.restore_keys(&mut args);
-        }
-        if tool.describes_sources && self.is_settling() {
+        // Other surfaces list schemas as they were written.
+        let lists_portable = from_agent
+            && parent.caller().surface == "mcp"
+            && self.identity().schemas == ListedSchemas::Portable;
+        let sent = if lists_portable { SentArguments::restore(tool, &mut args) } else { None };
+        let answer = if tool.describes_sources && self.is_settling() {
             let parent = self.when_settled(parent).await;
-            return self.call_tool(&parent, tool, args).await;
+            self.call_tool(&parent, tool, args).await
+        } else {
+            self.call_tool(parent, tool, args).await
+        };
+        match sent {
+            Some(sent) => answer.map_err(|problem| sent.describe_problem(problem)),
+            None => answer,
         }
-        self.call_tool(parent, tool, args).await
     }
 
     /// The same, for a tool that is already found.
@@ -582,23 +591,4 @@ pub async fn run_until_deadline<F: Future>(call: &Call, body: F) -> Result<F::Ou
         }
     })
     .await
-}
-
-/// The Problem of a call that ran past its deadline.
-fn timeout_problem(call: &Call, tool: &Tool) -> Problem {
-    Problem::new(
-        ProblemCode::Timeout,
-        format!("tool '{}' timed out after {}", tool.name, format_seconds(call.limits().timeout)),
-    )
-}
-
-fn log_outcome(call: &Call, tool: &Tool, code: &str) {
-    tracing::debug!(
-        target: "call",
-        tool = tool.name,
-        surface = call.caller().surface,
-        depth = call.depth(),
-        code,
-        trace_id = call.trace().map(|trace| tracing::field::display(trace.id_hex())),
-    );
 }

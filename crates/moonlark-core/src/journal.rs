@@ -12,12 +12,12 @@ mod tests;
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
-use crate::call::Caller;
+use crate::call::{ANONYMOUS_CALLER, Caller, LOCAL_CALLER};
 use crate::content::ToolAnswer;
 use crate::problem::{Problem, ProblemCode, Result};
 use crate::tool::{BoxFuture, CallEffects, CallScope};
@@ -28,14 +28,38 @@ pub(crate) use recorded_call::{record_call, record_refused_call, wait_until_writ
 /// Keeps what happens.
 ///
 /// Every call that has begun owes one end, so ends are always taken, and calls
-/// wait for [`wait_for_room`](Recorder::room) before they begin: backpressure instead of
+/// [prepare](JournalRecorder::prepare_call) before they begin: backpressure instead of
 /// loss, and nothing waits where nothing can, such as when a call is dropped.
 pub trait JournalRecorder: Send + Sync {
-    /// Take an entry; never waits. Entries are kept in the order they came.
+    /// Take an entry; never waits. Entries of one caller are kept in the order they came.
     fn record_entry(&self, entry: JournalEntry);
 
-    /// Nothing if a call can begin at once, else what to wait for.
+    /// Nothing if a run can begin at once, else what to wait for.
     fn wait_for_room(&self) -> Option<BoxFuture<()>>;
+
+    /// Before a call is made: nothing if it can begin at once, else what to wait for. A
+    /// Problem if its run may not put that much on record: then it must not be made.
+    fn prepare_call(&self, _call: UpcomingCall<'_>) -> Result<Option<BoxFuture<()>>> {
+        Ok(self.wait_for_room())
+    }
+
+    /// Before a script is given the answer to a call at a place: a Problem if its run may not
+    /// put that much on record. Then that is the answer.
+    fn prepare_answer(
+        &self,
+        _run: Option<RecordId>,
+        _tool: &str,
+        _answer: &Result<ToolAnswer>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// Take a call that was refused before it began. Nobody waits for room with these: what is
+    /// too much is given up, because nothing happened.
+    fn record_refused_call(&self, began: CallBegan, ended: CallEnded) {
+        self.record_entry(JournalEntry::CallBegan(began));
+        self.record_entry(JournalEntry::CallEnded(ended));
+    }
 
     /// Take an entry, and say when it will survive a crash, with all before it.
     /// A Problem means that it does not, so what it announces must not happen.
@@ -45,6 +69,11 @@ pub trait JournalRecorder: Send + Sync {
     /// it ends, or cannot be written at the moment.
     fn flush_entries(&self) -> BoxFuture<()> {
         Box::pin(std::future::ready(()))
+    }
+
+    /// The same for what was taken of one caller, without waiting for that of others.
+    fn flush_caller(&self, _caller: &Caller) -> BoxFuture<()> {
+        self.flush_entries()
     }
 
     /// A run that carries out the plan it follows, put on record, unless another
@@ -83,6 +112,16 @@ pub trait JournalRecorder: Send + Sync {
         let problem = Problem::unavailable("this journal cannot be looked at");
         Box::pin(std::future::ready(Err(problem)))
     }
+}
+
+/// A call that is about to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct UpcomingCall<'a> {
+    pub caller: &'a Caller,
+    pub run: Option<RecordId>,
+    pub tool: &'a str,
+    /// The arguments, if they are kept exactly: for calls with a place.
+    pub exact_args: Option<&'a Value>,
 }
 
 /// Something that happened.
@@ -144,6 +183,8 @@ pub struct CallBegan {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallEnded {
     pub call: RecordId,
+    /// Who made it, by [`caller_key`].
+    pub caller: Arc<str>,
     pub took: Duration,
     /// `ok`, the code of the Problem, or `cancelled`.
     pub outcome: &'static str,
@@ -231,8 +272,7 @@ impl JournalEntry {
     /// About how many bytes it takes while it waits to be written.
     pub fn approx_bytes(&self) -> usize {
         let answer = |answer: &Option<Result<ToolAnswer>>| match answer {
-            Some(Ok(answer)) => redaction::approx_answer_bytes(answer),
-            Some(Err(problem)) => 256 + problem.message.len(),
+            Some(answer) => redaction::approx_answer_bytes(answer),
             None => 0,
         };
         match self {
@@ -242,6 +282,17 @@ impl JournalEntry {
             JournalEntry::RunEnded(ended) => 256 + answer(&ended.answer),
             JournalEntry::RunPaused(_) | JournalEntry::RunWentOn(_) => 128,
         }
+    }
+}
+
+/// The name that a caller's entries are kept under: [`Caller::name`], cheap to clone.
+pub fn caller_key(caller: &Caller) -> Arc<str> {
+    static LOCAL_KEY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(LOCAL_CALLER));
+    static ANONYMOUS_KEY: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(ANONYMOUS_CALLER));
+    match &caller.name {
+        Some(name) => name.clone(),
+        None if caller.name() == LOCAL_CALLER => LOCAL_KEY.clone(),
+        None => ANONYMOUS_KEY.clone(),
     }
 }
 

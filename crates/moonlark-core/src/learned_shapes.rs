@@ -152,7 +152,7 @@ impl LearnedShapes {
         serde_json::to_value(kept).unwrap_or_default()
     }
 
-    /// What [`export_json`](Self::export) gave, here or in another process: of each
+    /// What [`export_json`](Self::export_json) gave, here or in another process: of each
     /// tool, the shape that was learned from more answers stays.
     pub fn import_json(&self, text: &[u8]) -> Result<()> {
         let wrong = |why: String| Problem::bad_config(format!("no learned shapes: {why}"));

@@ -1,6 +1,6 @@
 //! The vocabulary of Moonlark: values, tools, the catalog, the gateway.
 //!
-//! No I/O, no script engine, no protocol is named here. Leaf crates (host
+//! It does no input or output. Leaf crates (host
 //! modules, engines, surfaces) know this crate and never each other.
 
 #![forbid(unsafe_code)]
@@ -25,7 +25,6 @@ pub mod nearest;
 pub mod policy;
 pub mod portable_schema;
 pub mod problem;
-pub mod render;
 pub mod run;
 pub mod schema;
 pub mod script_functions;

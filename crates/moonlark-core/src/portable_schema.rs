@@ -14,6 +14,7 @@ mod argument_keys;
 mod flatten;
 mod merge;
 mod rewrite;
+mod sent_arguments;
 mod simple_types;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use serde_json::{Map, Value as Json, json};
 
 pub use argument_keys::ArgumentKeys;
 use rewrite::SchemaRewriter;
+pub(crate) use sent_arguments::SentArguments;
 
 /// What one schema may have, unless it was larger before. References are written
 /// out, so that a small document can stand for an endless one.
@@ -50,11 +52,12 @@ pub struct PortableInput {
 impl PortableInput {
     pub fn from_schema(exact: &Map<String, Json>) -> PortableInput {
         let made = rewrite_within_bounds(exact, SchemaDirection::Input);
-        let (mut schema, keys) = made.unwrap_or_else(|| rewrite::outline_schema(exact));
+        let mut schema = made.unwrap_or_else(|| rewrite::outline_schema(exact));
+        let keys = argument_keys::list_keys(&mut schema);
         if !schema.contains_key("properties") {
             schema.insert("properties".to_owned(), json!({}));
         }
-        PortableInput { schema: Arc::new(schema), keys: keys.without_kept_names() }
+        PortableInput { schema: Arc::new(schema), keys }
     }
 }
 
@@ -66,13 +69,13 @@ pub fn portable_output(exact: &Map<String, Json>) -> Option<Map<String, Json>> {
     }
     let made = rewrite_within_bounds(exact, SchemaDirection::Output);
     let any_object = || Map::from_iter([("type".to_owned(), json!("object"))]);
-    Some(made.map_or_else(any_object, |(schema, _)| schema))
+    Some(made.unwrap_or_else(any_object))
 }
 
 fn rewrite_within_bounds(
     exact: &Map<String, Json>,
     direction: SchemaDirection,
-) -> Option<(Map<String, Json>, ArgumentKeys)> {
+) -> Option<Map<String, Json>> {
     let max_bytes = MAX_SCHEMA_BYTES.max(written_bytes(exact));
     NESTING_LEVELS.into_iter().find_map(|levels| {
         SchemaRewriter::new(exact, direction, levels, max_bytes).rewrite_whole().ok()

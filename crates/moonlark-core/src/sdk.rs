@@ -48,7 +48,8 @@ pub struct SdkFunction {
 type NamedTools = Vec<(String, Arc<Tool>)>;
 
 impl Sdk {
-    pub(crate) fn new(tools: &[Arc<Tool>]) -> Sdk {
+    /// The sources and functions of `tools`, each under a name of its own.
+    pub fn new(tools: &[Arc<Tool>]) -> Sdk {
         let mut groups: Vec<(String, SourceKind, NamedTools)> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         for tool in tools.iter().filter(|tool| tool.expose != ToolExposure::Hidden) {

@@ -1,6 +1,7 @@
 //! What an author says about a tool, whichever language it is written in:
 //! read, checked, made into a [`Tool`].
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::nearest::nearest_name;
@@ -8,6 +9,7 @@ use crate::problem::{Problem, Result, SourceLocation, Warning};
 use crate::schema::Schema;
 use crate::tool::{CallEffects, CallScope, Source, Tool, ToolBody};
 use crate::tool_parameters;
+pub use crate::tool_parameters::merge_mistakes;
 use crate::value::{Object, Value};
 
 /// The description of one tool.
@@ -61,45 +63,50 @@ impl ToolHeader {
     /// Read the `fields` of what messages call `what`: `tool`, say.
     pub fn from_fields(mut fields: Object, what: &str) -> Result<ToolHeader> {
         let mut warnings = Vec::new();
-        rename_aliases(&mut fields, what, &mut warnings)?;
+        let mut mistakes = rename_aliases(&mut fields, what, &mut warnings);
         let mut take = |name: &str| fields.swap_remove(name).unwrap_or(Value::Null);
-        let text = |name: &str, value: Value| match value {
-            Value::Null => Ok(None),
-            Value::Str(text) => Ok(Some(text)),
-            other => Err(Problem::bad_script(format!(
-                "{what}.{name} must be a string, got {}",
-                other.kind()
-            ))),
-        };
-        let output = match take("output") {
-            Value::Null => None,
-            Value::Object(schema) => Some(Schema::compile(tool_parameters::authored_schema(
-                schema,
-                &format!("{what}.output"),
-            )?)?),
-            _ => return Err(Problem::bad_script(format!("{what}.output must be a JSON Schema"))),
-        };
+        let output = read_output(take("output"), what).unwrap_or_else(|it| note(&mut mistakes, it));
         let input = tool_parameters::input_schema(
             take("parameters"),
             &format!("{what}.parameters"),
             &mut warnings,
-        )?;
-        let (effects, title) = read_annotations(take("annotations"), what, &mut warnings)?;
-        let description = text("description", take("description"))?.unwrap_or_default();
+        )
+        .unwrap_or_else(|it| {
+            mistakes.push(it);
+            Schema::without_parameters()
+        });
+        let (effects, title) = read_annotations(take("annotations"), what, &mut warnings)
+            .unwrap_or_else(|it| note(&mut mistakes, it));
+        let mut text = |name: &str| match take(name) {
+            Value::Null => None,
+            Value::Str(text) => Some(text),
+            other => {
+                let message = format!("{what}.{name} must be a string, got {}", other.kind());
+                note(&mut mistakes, Problem::bad_script(message))
+            }
+        };
+        let (name, version) = (text("name"), text("version"));
+        let title = text("title").or(title).filter(|title| !title.is_empty());
+        let description = text("description").unwrap_or_default();
         if description.trim().is_empty() {
             warnings.push(Warning::new(format!("{what} has no description")).with_hint(
                 "say in a line what it does: agents choose tools by their descriptions",
             ));
         }
+        let allowed_exec = read_allowed_exec(take("allowed_exec"), what)
+            .unwrap_or_else(|it| note(&mut mistakes, it));
+        if !mistakes.is_empty() {
+            return Err(merge_mistakes(mistakes));
+        }
         Ok(ToolHeader {
-            name: text("name", take("name"))?,
-            title: text("title", take("title"))?.or(title).filter(|title| !title.is_empty()),
-            version: text("version", take("version"))?,
+            name,
+            title,
+            version,
             description,
             input,
             output,
             effects,
-            allowed_exec: read_allowed_exec(take("allowed_exec"), what)?,
+            allowed_exec,
             warnings,
         })
     }
@@ -193,25 +200,51 @@ fn read_allowed_exec(value: Value, what: &str) -> Result<Vec<String>> {
     items.into_iter().map(command).collect()
 }
 
-/// Fields under the names they have here, whatever name the author used.
-fn rename_aliases(fields: &mut Object, what: &str, warnings: &mut Vec<Warning>) -> Result<()> {
+/// Note a mistake and go on, so that all of them are reported in one round.
+fn note<T: Default>(mistakes: &mut Vec<Problem>, mistake: Problem) -> T {
+    mistakes.push(mistake);
+    T::default()
+}
+
+fn read_output(output: Value, what: &str) -> Result<Option<Schema>> {
+    match output {
+        Value::Null => Ok(None),
+        Value::Object(schema) => {
+            let schema = tool_parameters::authored_schema(schema, &format!("{what}.output"))?;
+            Schema::compile(schema).map(Some)
+        }
+        _ => Err(Problem::bad_script(format!("{what}.output must be a JSON Schema"))),
+    }
+}
+
+/// Fields under the names they have here, whatever name the author used. What is wrong
+/// with them.
+fn rename_aliases(fields: &mut Object, what: &str, warnings: &mut Vec<Warning>) -> Vec<Problem> {
+    let mut mistakes = Vec::new();
+    // What the author called the field that has the name here.
+    let mut written: HashMap<&str, &str> = HashMap::new();
     for (alias, name) in TOOL_HEADER_ALIASES {
         let Some(value) = fields.swap_remove(alias).filter(|value| *value != Value::Null) else {
             continue;
         };
         if fields.get(name).is_some_and(|value| *value != Value::Null) {
-            return Err(Problem::bad_script(format!(
-                "{what} has both {name} and {alias}, which mean the same"
-            ))
-            .with_hint(format!("keep {name}")));
+            let first = written.get(name).copied().unwrap_or(name);
+            mistakes.push(
+                Problem::bad_script(format!(
+                    "{what} has both {first} and {alias}, which mean the same"
+                ))
+                .with_hint(format!("keep one of them, and call it {name}")),
+            );
+            continue;
         }
         warnings.push(
             Warning::new(format!("{what}.{alias} is called {name} here"))
                 .with_hint(format!("write {name}: both are understood")),
         );
         fields.insert(name.to_owned(), value);
+        written.insert(name, alias);
     }
-    Ok(())
+    mistakes
 }
 
 /// What the annotations say, and the title among them, which MCP had there first.
@@ -316,7 +349,15 @@ mod tests {
             ),
             (
                 json!({"description": "d", "params": [], "parameters": [{"name": "a", "type": "string"}]}),
-                "error[bad_script]: tool has both parameters and params, which mean the same\nhint: keep parameters",
+                "error[bad_script]: tool has both parameters and params, which mean the same\nhint: keep one of them, and call it parameters",
+            ),
+            (
+                json!({"description": "d", "params": [], "inputSchema": {"type": "object"}}),
+                "error[bad_script]: tool has both params and inputSchema, which mean the same\nhint: keep one of them, and call it parameters",
+            ),
+            (
+                json!({"name": 1, "output": 2, "parameters": [{"name": "a"}], "annotations": {"read_only": 1}}),
+                "error[bad_script]: tool.output must be a JSON Schema; tool.parameters.a has no type (the types are string, integer, number, boolean, array, object); tool.annotations.read_only must be a boolean, got integer; tool.name must be a string, got integer",
             ),
             (
                 json!({"description": "d", "annotations": {"readOnlyHint": true, "title": "T"}}),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::nearest::nearest_name;
 use crate::problem::{Problem, Result, Warning};
 use crate::schema::Schema;
-use crate::value::{Object, Value};
+use crate::value::{MAX_VALUE_DEPTH, Object, Value};
 
 const PARAMETER_TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
 
@@ -53,11 +53,11 @@ pub(crate) fn input_schema(
     what: &str,
     warnings: &mut Vec<Warning>,
 ) -> Result<Schema> {
-    let mut reading = ParameterReader { text_defaults: Vec::new(), warnings };
+    let mut reading = ParameterReader::new(warnings);
     let schema = match parameters {
         Value::Null => return Ok(Schema::without_parameters()),
         Value::Object(object) if object.is_empty() => return Ok(Schema::without_parameters()),
-        Value::Array(list) => reading.object_schema(list, what, true)?,
+        Value::Array(list) => reading.object_schema(list, what, true),
         Value::Object(object) => authored_schema(object, what)?,
         other => {
             return Err(Problem::bad_script(format!(
@@ -66,6 +66,10 @@ pub(crate) fn input_schema(
             )));
         }
     };
+    if !reading.mistakes.is_empty() {
+        return Err(merge_mistakes(reading.mistakes));
+    }
+    reading.warn_of_empty_ranges(&Json::Object(schema.clone()), what, 0);
     let schema = Schema::compile(schema)?;
     schema.check_defaults().map_err(|message| {
         Problem::bad_script(format!("{what}: {message}")).with_hint(DEFAULT_MUST_FIT_HINT)
@@ -111,14 +115,44 @@ fn restore_empty_lists(value: Value) -> Value {
     )
 }
 
+/// Several mistakes as one Problem, so that one round of editing mends all of them.
+pub fn merge_mistakes(mut mistakes: Vec<Problem>) -> Problem {
+    if mistakes.len() < 2 {
+        return mistakes.pop().unwrap_or_else(|| Problem::internal("there is no mistake"));
+    }
+    let place = mistakes.iter().find_map(|it| it.place.clone());
+    let one = |it: &Problem| match &it.hint {
+        Some(hint) => format!("{} ({hint})", it.message),
+        None => it.message.clone(),
+    };
+    let all: Vec<String> = mistakes.iter().map(one).collect();
+    let mut merged = Problem::bad_script(all.join("; "));
+    merged.place = place;
+    merged
+}
+
+/// The keywords whose range is empty when the first is greater than the second.
+const RANGE_KEYWORDS: [(&str, &str); 4] = [
+    ("minimum", "maximum"),
+    ("minLength", "maxLength"),
+    ("minItems", "maxItems"),
+    ("minProperties", "maxProperties"),
+];
+
 /// Reads a list of parameters, and notes what could be written otherwise.
 struct ParameterReader<'a> {
     /// Defaults that were written as text and are none: `limit = "10"`.
     text_defaults: Vec<String>,
+    /// What is wrong with the parameters: at most one mistake of each.
+    mistakes: Vec<Problem>,
     warnings: &'a mut Vec<Warning>,
 }
 
-impl ParameterReader<'_> {
+impl<'a> ParameterReader<'a> {
+    fn new(warnings: &'a mut Vec<Warning>) -> ParameterReader<'a> {
+        ParameterReader { text_defaults: Vec::new(), mistakes: Vec::new(), warnings }
+    }
+
     /// `outermost`: the parameters themselves, whose defaults are checked
     /// together when all are known.
     fn object_schema(
@@ -126,38 +160,30 @@ impl ParameterReader<'_> {
         list: Vec<Value>,
         what: &str,
         outermost: bool,
-    ) -> Result<Map<String, Json>> {
+    ) -> Map<String, Json> {
         let mut properties = Map::new();
         let mut required = Vec::new();
         for (index, parameter) in list.into_iter().enumerate() {
             let at = format!("{what}[{}]", index + 1);
-            let Value::Object(parameter) = parameter else {
-                return Err(Problem::bad_script(format!(
-                    "{at} must be a table such as {{ name = \"title\", type = \"string\" }}"
-                )));
-            };
-            let name = match parameter.get("name") {
-                Some(Value::Str(name)) if !name.is_empty() => name.clone(),
-                _ => return Err(Problem::bad_script(format!("{at} has no name"))),
-            };
-            let at = format!("{what}.{name}");
-            match parameter.get("required") {
-                None | Some(Value::Null | Value::Bool(false)) => {}
-                Some(Value::Bool(true)) => required.push(Json::from(name.clone())),
-                Some(other) => {
-                    return Err(Problem::bad_script(format!(
-                        "{at}.required must be a boolean, got {}",
-                        other.kind()
-                    )));
+            let read = self.read_parameter(parameter, &at, what);
+            let (name, property, is_required) = match read {
+                Ok(read) => read,
+                Err(mistake) => {
+                    self.mistakes.push(mistake);
+                    continue;
                 }
-            }
-            let property = self.property_schema(parameter, &at)?;
+            };
             if !outermost {
-                check_default(&name, &property, what)?;
+                self.mistakes.extend(check_default(&name, &property, what).err());
             }
-            if properties.insert(name.clone(), property).is_some() {
-                return Err(Problem::bad_script(format!("{what} has two parameters named {name}")));
+            if is_required {
+                required.push(Json::from(name.clone()));
             }
+            if properties.contains_key(&name) {
+                let message = format!("{what} has two parameters named {name}");
+                self.mistakes.push(Problem::bad_script(message));
+            }
+            properties.insert(name, property);
         }
         let mut schema = Map::new();
         schema.insert("type".into(), "object".into());
@@ -166,7 +192,37 @@ impl ParameterReader<'_> {
             schema.insert("required".into(), Json::Array(required));
         }
         schema.insert("additionalProperties".into(), false.into());
-        Ok(schema)
+        schema
+    }
+
+    /// One parameter of a list: its name, its schema, whether it is required.
+    fn read_parameter(
+        &mut self,
+        parameter: Value,
+        at: &str,
+        what: &str,
+    ) -> Result<(String, Json, bool)> {
+        let Value::Object(parameter) = parameter else {
+            return Err(Problem::bad_script(format!(
+                "{at} must be a table such as {{ name = \"title\", type = \"string\" }}"
+            )));
+        };
+        let name = match parameter.get("name") {
+            Some(Value::Str(name)) if !name.is_empty() => name.clone(),
+            _ => return Err(Problem::bad_script(format!("{at} has no name"))),
+        };
+        let at = format!("{what}.{name}");
+        let is_required = match parameter.get("required") {
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(Value::Bool(true)) => true,
+            Some(other) => {
+                return Err(Problem::bad_script(format!(
+                    "{at}.required must be a boolean, got {}",
+                    other.kind()
+                )));
+            }
+        };
+        Ok((name, self.property_schema(parameter, &at)?, is_required))
     }
 
     fn property_schema(&mut self, mut parameter: Object, at: &str) -> Result<Json> {
@@ -192,19 +248,14 @@ impl ParameterReader<'_> {
                     self.property_schema(items, &format!("{at}.items"))?
                 }
                 ("properties", Value::Array(list)) => {
-                    let inner = self.object_schema(list, &format!("{at}.properties"), false)?;
+                    let inner = self.object_schema(list, &format!("{at}.properties"), false);
                     schema.extend(inner.into_iter().filter(|(key, _)| key != "type"));
                     continue;
                 }
-                ("default", Value::Object(empty)) if empty.is_empty() && kind == "array" => {
-                    json!([])
-                }
-                ("default", Value::Str(text)) if kind != "string" => {
-                    match self.parse_text_default(&text, kind, at) {
-                        Some(default) => default,
-                        None => continue,
-                    }
-                }
+                ("default", value) => match self.read_default(value, kind, at)? {
+                    Some(default) => default,
+                    None => continue,
+                },
                 ("enum", Value::Object(empty)) if empty.is_empty() => {
                     return Err(Problem::bad_script(format!("{at}.enum allows no value at all")));
                 }
@@ -245,9 +296,44 @@ impl ParameterReader<'_> {
         Ok(own)
     }
 
-    /// A default that was written as text, read by the parameter's type. Text
-    /// that does not fit stays what it is, and is refused like any other
-    /// default that does not fit.
+    /// The default as a value of the parameter's type. One that cannot be read as such
+    /// is left out with a warning: the tool works without it.
+    fn read_default(&mut self, value: Value, kind: &str, at: &str) -> Result<Option<Json>> {
+        let value = match (value, kind) {
+            (Value::Null, _) => return Ok(None),
+            (Value::Object(empty), "array") if empty.is_empty() => return Ok(Some(json!([]))),
+            (Value::Str(text), _) if kind != "string" => {
+                return Ok(self.parse_text_default(&text, kind, at));
+            }
+            (value @ (Value::Bool(_) | Value::Int(_) | Value::Float(_)), "string") => {
+                let text = value.to_json_lossy().to_string();
+                self.warnings.push(
+                    Warning::new(format!("{at}.default is {text}, which is taken as \"{text}\""))
+                        .with_hint(format!("write \"{text}\": the parameter is a string")),
+                );
+                return Ok(Some(Json::from(text)));
+            }
+            (value, _) => value,
+        };
+        let fits = match (&value, kind) {
+            (Value::Str(_), "string")
+            | (Value::Bool(_), "boolean")
+            | (Value::Int(_), "integer" | "number")
+            | (Value::Float(_), "number")
+            | (Value::Array(_), "array")
+            | (Value::Object(_), "object") => true,
+            (Value::Float(float), "integer") => float.fract() == 0.0,
+            _ => false,
+        };
+        if !fits {
+            self.warn_of_unread_default(value.kind(), kind, at);
+            return Ok(None);
+        }
+        value.into_json(&format!("{at}.default")).map(Some)
+    }
+
+    /// A default that was written as text, read by the parameter's type: as JSON, or as
+    /// Python writes it.
     fn parse_text_default(&mut self, text: &str, kind: &str, at: &str) -> Option<Json> {
         let trimmed = text.trim();
         if trimmed.is_empty() {
@@ -257,6 +343,11 @@ impl ParameterReader<'_> {
             );
             return None;
         }
+        let parse = |text: &str| {
+            // Bounded in depth, as all JSON from outside.
+            let parsed = Value::parse_json(text.as_bytes()).and_then(|value| value.into_json(at));
+            parsed.ok().filter(|it| if kind == "array" { it.is_array() } else { it.is_object() })
+        };
         let read = match kind {
             "boolean" => match trimmed {
                 "true" | "True" | "TRUE" => Some(json!(true)),
@@ -268,16 +359,47 @@ impl ParameterReader<'_> {
                 let float = trimmed.parse::<f64>().ok().filter(|float| float.is_finite())?;
                 Some(Json::from(float))
             }),
-            // Bounded in depth, as all JSON from outside.
-            _ => Value::parse_json(trimmed.as_bytes())
-                .and_then(|value| value.into_json(at))
-                .ok()
-                .filter(|json| if kind == "array" { json.is_array() } else { json.is_object() }),
+            _ => parse(trimmed).or_else(|| parse(&python_literal_to_json(trimmed)?)),
         };
         if read.is_some() {
             self.text_defaults.push(at.rsplit('.').next().unwrap_or(at).to_owned());
+        } else {
+            self.warn_of_unread_default(&format!("the text {text:?}"), kind, at);
         }
-        Some(read.unwrap_or_else(|| Json::from(text)))
+        read
+    }
+
+    fn warn_of_unread_default(&mut self, got: &str, kind: &str, at: &str) {
+        self.warnings.push(
+            Warning::new(format!("{at}.default cannot be read as {kind}, got {got}"))
+                .with_hint("write a value of the parameter's type: there is no default now"),
+        );
+    }
+
+    /// Ranges that no value is in, in a schema and those below it.
+    fn warn_of_empty_ranges(&mut self, schema: &Json, at: &str, depth: usize) {
+        if depth > MAX_VALUE_DEPTH {
+            return;
+        }
+        for (least, most) in RANGE_KEYWORDS {
+            let number = |keyword: &str| schema.get(keyword).and_then(Json::as_f64);
+            if let (Some(low), Some(high)) = (number(least), number(most))
+                && low > high
+            {
+                let message = format!(
+                    "{at}: no value is valid, since {least} {} is greater than {most} {}",
+                    schema[least], schema[most]
+                );
+                let hint = format!("exchange {least} and {most}, or leave one of them out");
+                self.warnings.push(Warning::new(message).with_hint(hint));
+            }
+        }
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            self.warn_of_empty_ranges(property, &format!("{at}.{name}"), depth + 1);
+        }
+        if schema["items"].is_object() {
+            self.warn_of_empty_ranges(&schema["items"], &format!("{at}.items"), depth + 1);
+        }
     }
 
     fn warn_of_text_defaults(&mut self, what: &str) {
@@ -290,6 +412,56 @@ impl ParameterReader<'_> {
                 .with_hint("write the value itself: text is read by the type of the parameter"),
         );
     }
+}
+
+/// A list, tuple or dict as Python writes it, as JSON text: `['a', True]` is
+/// `["a", true]`. What it does not know it leaves to whoever parses the text.
+fn python_literal_to_json(text: &str) -> Option<String> {
+    let mut json = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(letter) = rest.next() {
+        match letter {
+            quote @ ('\'' | '"') => {
+                let mut literal = String::new();
+                loop {
+                    match rest.next()? {
+                        end if end == quote => break,
+                        '\\' => literal.push(match rest.next()? {
+                            'n' => '\n',
+                            't' => '\t',
+                            'r' => '\r',
+                            other @ ('\\' | '\'' | '"') => other,
+                            _ => return None,
+                        }),
+                        other => literal.push(other),
+                    }
+                }
+                json.push_str(&Json::from(literal).to_string());
+            }
+            'A'..='Z' | 'a'..='z' => {
+                let mut word = String::from(letter);
+                while let Some(next) = rest.next_if(char::is_ascii_alphanumeric) {
+                    word.push(next);
+                }
+                json.push_str(match word.as_str() {
+                    "True" => "true",
+                    "False" => "false",
+                    "None" => "null",
+                    // The exponent of a number.
+                    other => other,
+                });
+            }
+            '(' => json.push('['),
+            closing @ (')' | ']' | '}') => {
+                // Python allows a comma behind the last item.
+                let end = json.trim_end().len();
+                json.truncate(json[..end].strip_suffix(',').map_or(end, str::len));
+                json.push(if closing == '}' { '}' } else { ']' });
+            }
+            other => json.push(other),
+        }
+    }
+    Some(json)
 }
 
 /// The name that a type has here.
@@ -365,7 +537,11 @@ mod tests {
             ),
             (
                 json!([{"name": "x", "type": "integer", "default": "one"}]),
-                "error[bad_script]: tool.parameters: parameter 'x' must be integer, got string\nhint: a default must be a value the parameter itself would accept",
+                "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"integer\"}},\"additionalProperties\":false}\ntool.parameters.x.default cannot be read as integer, got the text \"one\"",
+            ),
+            (
+                json!([{"name": "x"}, {"type": "string"}, {"name": "y", "type": "string", "requird": true}]),
+                "error[bad_script]: tool.parameters.x has no type (the types are string, integer, number, boolean, array, object); tool.parameters[2] has no name; tool.parameters.y has an unknown field requird (did you mean required?)",
             ),
             (
                 json!([{"name": "x", "type": "string"}, {"name": "x", "type": "string"}]),
@@ -411,26 +587,15 @@ mod tests {
             ("object", "{\"a\": {}}", "{\"a\":{}}"),
             ("string", "100", "\"100\""),
             ("integer", "", "null"),
-            (
-                "boolean",
-                "yes",
-                "error[bad_script]: tool.parameters: parameter 'x' must be boolean, got string",
-            ),
-            (
-                "integer",
-                "1.5",
-                "error[bad_script]: tool.parameters: parameter 'x' must be integer, got string",
-            ),
-            (
-                "number",
-                "inf",
-                "error[bad_script]: tool.parameters: parameter 'x' must be number, got string",
-            ),
-            (
-                "array",
-                "{}",
-                "error[bad_script]: tool.parameters: parameter 'x' must be array, got string",
-            ),
+            ("boolean", "yes", "null"),
+            ("integer", "1.5", "null"),
+            ("number", "inf", "null"),
+            ("array", "{}", "null"),
+            ("array", "['a', \"it's\", True, None, 1.5e3,]", r#"["a","it's",true,null,1500.0]"#),
+            ("array", "('a', ('b',))", r#"["a",["b"]]"#),
+            ("object", "{'a': ['\\n', {}]}", r#"{"a":["\n",{}]}"#),
+            ("array", "['a", "null"),
+            ("array", "[nope]", "null"),
         ] {
             assert_eq!(default(kind, json!(text), none.clone()), expected, "{kind} {text:?}");
         }
@@ -442,12 +607,55 @@ mod tests {
         assert_eq!(said, "error[bad_script]: tool.parameters: parameter 'x' must be at most 5");
         let said = default("string", json!("red"), json!({"enum": ["blue"]}));
         assert!(said.contains("must be one of blue"), "{said}");
-        let inner = json!([{"name": "n", "type": "integer", "default": "many"}]);
+        let inner = json!([{"name": "n", "type": "integer", "maximum": 5, "default": "7"}]);
         let said = check(json!([{"name": "x", "type": "object", "properties": inner}]));
         assert_eq!(
             said,
-            "error[bad_script]: tool.parameters.x.properties: default 'n' must be integer, got string\nhint: a default must be a value the parameter itself would accept"
+            "error[bad_script]: tool.parameters.x.properties: default 'n' must be at most 5\nhint: a default must be a value the parameter itself would accept"
         );
+    }
+
+    #[test]
+    fn a_default_of_another_type_is_a_warning_and_no_default() {
+        for (kind, value, expected) in [
+            ("string", json!(5), "\"5\""),
+            ("string", json!(1.5), "\"1.5\""),
+            ("string", json!(true), "\"true\""),
+            ("string", json!(["a"]), "null"),
+            ("integer", json!(2.0), "2.0"),
+            ("integer", json!(1.5), "null"),
+            ("number", json!(1), "1"),
+            ("boolean", json!(1), "null"),
+            ("array", json!({"a": 1}), "null"),
+            ("object", json!([1]), "null"),
+        ] {
+            let said = check(json!([{"name": "x", "type": kind, "default": value}]));
+            assert_eq!(default(kind, value.clone(), json!({})), expected, "{kind} {value}");
+            let warns = said.contains("\ntool.parameters.x.default ");
+            let is_same = expected == value.to_string().as_str();
+            assert_eq!(warns, !is_same, "{said}");
+        }
+    }
+
+    #[test]
+    fn ranges_that_no_value_is_in_are_warned_of() {
+        let inner = json!([{"name": "tags", "type": "array", "min_items": 2, "max_items": 1}]);
+        let said = check(json!([
+            {"name": "n", "type": "integer", "minimum": 5, "maximum": 1},
+            {"name": "fine", "type": "string", "min_length": 1, "max_length": 1},
+            {"name": "o", "type": "object", "properties": inner},
+        ]));
+        let warnings: Vec<&str> = said.lines().skip(1).collect();
+        assert_eq!(
+            warnings,
+            [
+                "tool.parameters.n: no value is valid, since minimum 5 is greater than maximum 1",
+                "tool.parameters.o.tags: no value is valid, since minItems 2 is greater than maxItems 1",
+            ]
+        );
+        let said =
+            check(json!({"type": "object", "properties": {"n": {"minimum": 2, "maximum": 1}}}));
+        assert!(said.contains("tool.parameters.n: no value is valid"), "{said}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A call of a function as an agent would write it: everything that must be
 //! there, with values that show of which kind.
 
-use moonlark_core::render::luau::luau_value;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
+use moonlark_render::luau::luau_value;
 use serde_json::{Map, Value as Json, json};
 
 use crate::function_summary::sdk_path;

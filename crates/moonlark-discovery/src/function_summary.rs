@@ -2,8 +2,8 @@
 //! one line, the types that it names, one sentence.
 
 use moonlark_core::Call;
-use moonlark_core::render::luau::sdk_docs::{ObservedResult, SdkFunctionDocs, sdk_function_docs};
 use moonlark_core::sdk::{SdkFunction, SdkSource};
+use moonlark_render::luau::sdk_docs::{ObservedResult, SdkFunctionDocs, sdk_function_docs};
 
 use crate::SDK_NAME_PREFIX;
 

@@ -33,18 +33,42 @@ pub(crate) fn module() -> Module {
          The time they take does not count against the call's deadline.",
     )
     .async_function("elicit", "Ask the user, with a form to fill in or a page to visit.", ask_user)
+    .mocked_example(
+        json!({
+            "message": "Who is the ticket for?",
+            "schema": {"type": "object", "properties": {"name": {"type": "string"}}},
+        }),
+        json!({"action": "accept", "content": {"name": "Ann"}}),
+    )
     .fails(json!({"message": "Delete it?"}), nobody)
     .fails(json!({"message": "Who?", "schema": {"type": "string"}}), "schema must describe")
     .fails(json!({"message": "Sign in.", "url": "example.com"}), "url must be an address")
     .async_function("sample", "Have the caller's model write something.", ask_model)
+    .mocked_example(
+        json!({"messages": "Summarize: the disk is full.", "max_tokens": 100}),
+        json!({
+            "role": "assistant",
+            "content": {"type": "text", "text": "No space left."},
+            "model": "claude-sonnet",
+            "stopReason": "endTurn",
+        }),
+    )
     .fails(json!({"messages": "Write a haiku.", "max_tokens": 100}), nobody)
     .fails(json!({"messages": [{"role": "poet", "content": "Oh"}]}), "messages[0].role must be")
     .async_function("roots", "The folders that the caller works on.", ask_roots)
+    .mocked_example(json!({}), json!([{"uri": "file:///home/ann/project", "name": "project"}]))
     .fails(json!({}), nobody)
     .async_function(
         "ask",
         "Ask several things at once; the answers have the questions' names.",
         ask_several,
+    )
+    .mocked_example(
+        json!({"questions": {"sure": {"elicit": "Delete it?"}, "folders": {"roots": true}}}),
+        json!({
+            "sure": {"action": "accept", "content": {}},
+            "folders": [{"uri": "file:///home/ann/project"}],
+        }),
     )
     .fails(json!({"questions": {"name": {"elicit": "Who?"}, "on": {"roots": true}}}), nobody)
     .fails(json!({"questions": {"name": {}}}), "name must have one of elicit, sample and roots")

@@ -16,6 +16,8 @@ pub(crate) fn module() -> Module {
         )
         .positional_params(&["default"])
         .needs("env:NAME")
+        .mocked_example(json!({"name": "TICKETS_URL"}), json!("https://tickets.example.com"))
+        .mocked_example(json!({"name": "TICKETS_PROJECT", "default": "OPS"}), json!("OPS"))
         .fails(json!({"name": "SECRET"}), "may not read the variable SECRET")
         .fails(json!({"name": "SECRET", "default": "x"}), "may not read the variable SECRET")
 }

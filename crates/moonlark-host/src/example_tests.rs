@@ -16,6 +16,7 @@ async fn every_example_is_true() {
                 let name = &function.tool.name;
                 let args = &example.args;
                 let dir = tempfile::tempdir().unwrap();
+                std::fs::write(dir.path().join("notes.txt"), "Buy tea\n").unwrap();
                 let result = call(scope(dir.path(), &["fs:write"]), name, args.clone()).await;
                 match (&example.outcome, result) {
                     (ExampleOutcome::Returns(expected), Ok(value)) => {
@@ -51,6 +52,10 @@ fn assert_matches_schemas(function: &ModuleFunction, args: &Json, answer: &Json)
     held(&function.returns, answer, "field");
 }
 
+/// Functions without an example that works: the work of one is to fail, and the
+/// other takes a function, which no value is. `tests/engines.rs` calls them as scripts do.
+const WITHOUT_WORKING_EXAMPLE: [&str; 2] = ["testing.fail", "testing.raises"];
+
 #[test]
 fn every_function_is_documented_and_has_an_example() {
     for module in crate::host_modules() {
@@ -58,10 +63,14 @@ fn every_function_is_documented_and_has_an_example() {
         for function in &module.functions {
             let name = &function.tool.name;
             assert!(function.tool.description.ends_with('.'), "{name} needs a sentence");
-            assert!(!function.examples.is_empty(), "{name} needs an example");
-            let fails =
-                function.examples.iter().any(|it| matches!(it.outcome, ExampleOutcome::Fails(_)));
-            assert!(fails || function.params.is_empty(), "{name} needs an example that fails");
+            let (fail, work): (Vec<_>, Vec<_>) = function
+                .examples
+                .iter()
+                .partition(|it| matches!(it.outcome, ExampleOutcome::Fails(_)));
+            let has_none = WITHOUT_WORKING_EXAMPLE.contains(&name.as_str());
+            assert_eq!(work.is_empty(), has_none, "{name} needs an example that works");
+            let has_params = !function.params.is_empty();
+            assert!(!fail.is_empty() || !has_params, "{name} needs an example that fails");
             for param in &function.params {
                 let doc = param.schema.get("description").and_then(|doc| doc.as_str());
                 assert!(
@@ -70,12 +79,6 @@ fn every_function_is_documented_and_has_an_example() {
                     param.name
                 );
             }
-            let required = function.params.iter().any(|param| param.required);
-            let fails = function
-                .examples
-                .iter()
-                .any(|example| matches!(example.outcome, ExampleOutcome::Fails(_)));
-            assert!(fails || !required, "{name} needs an example that fails");
         }
     }
 }

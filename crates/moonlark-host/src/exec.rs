@@ -4,10 +4,7 @@
 //! and makes its environment, [`process_run`] feeds it and reads what it says,
 //! and `moonlark-child` ends everything the command has started, whatever
 //! becomes of Moonlark.
-
-#[cfg(unix)]
 mod command;
-#[cfg(unix)]
 mod process_run;
 
 use moonlark_core::value::TextOrBytes;
@@ -35,6 +32,10 @@ pub(crate) fn module() -> Module {
     .positional_params(&["args"])
     .needs("exec:NAME")
     .with_side_effects()
+    .mocked_example(
+        json!({"cmd": "git", "args": ["branch", "--show-current"]}),
+        json!({"stdout": "main\n", "stderr": "", "exit_code": 0, "success": true}),
+    )
     .fails(json!({"cmd": "git", "args": ["status"]}), "may not run git")
     .fails(json!({"cmd": "./git"}), "neither a bare name nor an absolute path")
     .fails(json!({"cmd": "git status"}), "neither a bare name nor an absolute path")
@@ -97,14 +98,7 @@ impl From<ExecOutput> for Value {
 
 async fn run(call: Call, args: ExecRunArgs) -> Result<ExecOutput> {
     let allowed = call.grants().check_exec("exec.run", &args.cmd)?;
-    #[cfg(unix)]
-    return process_run::run_command(call, allowed, args).await;
-    #[cfg(not(unix))]
-    return Err(moonlark_core::Problem::unavailable(format!(
-        "{} cannot be run: commands need a Unix system",
-        allowed.command()
-    ))
-    .retryable_if(false));
+    process_run::run_command(call, allowed, args).await
 }
 
 #[cfg(all(test, unix))]

@@ -19,9 +19,12 @@ use serde_json::json;
 pub(crate) use confined_dir::ConfinedDir;
 use confined_dir::check_relative_path;
 
+/// The examples are run in a directory that holds one file, `notes.txt`, with the
+/// line `Buy tea`.
 pub(crate) fn module() -> Module {
     Module::new("fs", "Read and write files in the script's own directory.")
         .async_function("read", "Read a file.", read)
+        .example(json!({"path": "notes.txt"}), json!("Buy tea\n"))
         .fails(json!({"path": "../x"}), "leave the script's directory")
         .fails(json!({"path": "/etc/hostname"}), "leave the script's directory")
         .fails(json!({"path": "data/missing.txt"}), "no file data/missing.txt")
@@ -32,15 +35,20 @@ pub(crate) fn module() -> Module {
             list,
         )
         .positional_params(&["dir", "glob"])
-        .example(json!({}), json!([]))
+        .example(json!({}), json!(["notes.txt"]))
+        .example(json!({"dir": ".", "glob": "**/*.txt"}), json!(["notes.txt"]))
         .example(json!({"dir": ".", "glob": "**/*.md"}), json!([]))
         .fails(json!({"dir": ".."}), "leave the script's directory")
         .fails(json!({"dir": ".", "glob": "[a"}), "the glob is not valid")
         .async_function("exists", "Whether there is a file or directory with this path.", exists)
+        .example(json!({"path": "notes.txt"}), json!(true))
         .example(json!({"path": "missing.txt"}), json!(false))
-        .example(json!({"path": "."}), json!(true))
         .fails(json!({"path": "../x"}), "leave the script's directory")
         .async_function("stat", "Size, time of change and kind of a file or directory.", stat)
+        .mocked_example(
+            json!({"path": "notes.txt"}),
+            json!({"size": 8, "modified": "2026-01-05T09:30:00Z", "kind": "file"}),
+        )
         .fails(json!({"path": "missing.txt"}), "no file missing.txt")
         .async_function(
             "write",
@@ -49,11 +57,13 @@ pub(crate) fn module() -> Module {
         )
         .needs("fs:write")
         .with_idempotent_effects()
+        .example(json!({"path": "reports/today.txt", "data": "All is well.\n"}), json!(null))
         .fails(json!({"path": "../x", "data": ""}), "leave the script's directory")
         .fails(json!({"path": "other.lua", "data": ""}), "may not change scripts")
         .async_function("remove", "Remove a file or an empty directory.", remove)
         .needs("fs:write")
         .with_side_effects()
+        .example(json!({"path": "notes.txt"}), json!(null))
         .fails(json!({"path": "../x"}), "leave the script's directory")
 }
 

@@ -46,7 +46,7 @@ fn encode(call: &Call, args: JsonEncodeArgs) -> Result<String> {
     let text = if args.pretty {
         encode_pretty(args.value.into_json("value")?, call.limits().value)?
     } else {
-        args.value.encode_json("value")?
+        args.value.encode_json_within("value", call.limits().value)?
     };
     check_result_size(call, text.len())?;
     Ok(text)
@@ -149,6 +149,16 @@ impl Write for CappedByteWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn what_grows_by_being_escaped_ends_with_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let scope = crate::test_calls::scope(dir.path(), &[]);
+        let text = "\0".repeat(scope.limits.value / 5);
+        let args = serde_json::json!({"value": text});
+        let problem = crate::test_calls::call(scope, "json.encode", args).await.unwrap_err();
+        assert!(problem.message.contains("as JSON is larger than"), "{problem}");
+    }
 
     #[test]
     fn many_small_entries_count_for_what_they_become() {

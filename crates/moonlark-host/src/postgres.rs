@@ -30,6 +30,7 @@ use postgres_statement::{PostgresStatement, PostgresStatementResult, run_stateme
 
 pub(crate) fn module() -> Module {
     let denied = |sql: &str| json!({"conn": "postgres://me@127.0.0.1/app", "sql": sql});
+    let conn = "postgres://me@db.example.com/app";
     Module::new(
         "postgres",
         "Read PostgreSQL databases, and change them where this is allowed. The server has to be \
@@ -40,6 +41,14 @@ pub(crate) fn module() -> Module {
     .async_function("query", "Run one statement and give its rows as a list of objects.", query)
     .positional_params(&["params"])
     .needs("net:HOST")
+    .mocked_example(
+        json!({
+            "conn": conn,
+            "sql": "SELECT id, title FROM tickets WHERE state = $1",
+            "params": ["open"],
+        }),
+        json!([{"id": 7, "title": "It is broken"}]),
+    )
     .fails(denied("SELECT 1"), "may not reach 127.0.0.1:5432")
     .fails(json!({"conn": "nonsense", "sql": "SELECT 1"}), "not a valid connection string")
     .fails(json!({"conn": "postgres:///app", "sql": "SELECT 1"}), "names no host")
@@ -47,6 +56,14 @@ pub(crate) fn module() -> Module {
     .positional_params(&["params"])
     .needs("sql:write")
     .with_side_effects()
+    .mocked_example(
+        json!({
+            "conn": conn,
+            "sql": "UPDATE tickets SET state = 'closed' WHERE id = $1",
+            "params": [7],
+        }),
+        json!({"rows_affected": 1}),
+    )
     .fails(denied("DELETE FROM t"), "may not change databases")
     .async_function(
         "list_tables",
@@ -54,6 +71,7 @@ pub(crate) fn module() -> Module {
         list_tables,
     )
     .needs("net:HOST")
+    .mocked_example(json!({"conn": conn}), json!(["archive.tickets", "tickets"]))
     .fails(json!({"conn": "postgres://me@127.0.0.1/app"}), "may not reach 127.0.0.1:5432")
     .async_function(
         "describe_table",
@@ -61,6 +79,13 @@ pub(crate) fn module() -> Module {
         describe_table,
     )
     .needs("net:HOST")
+    .mocked_example(
+        json!({"conn": conn, "table": "tickets"}),
+        json!([
+            {"name": "id", "type": "bigint", "nullable": false, "default": "nextval('tickets_id_seq'::regclass)", "primary_key": true},
+            {"name": "title", "type": "text", "nullable": true, "default": null, "primary_key": false},
+        ]),
+    )
     .fails(
         json!({"conn": "postgres://me@127.0.0.1/app", "table": "t"}),
         "may not reach 127.0.0.1:5432",

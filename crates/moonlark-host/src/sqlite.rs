@@ -64,6 +64,7 @@ pub(crate) fn module() -> Module {
     .fails(json!({"path": "a.db", "sql": "DELETE FROM t"}), "may not change databases")
     .async_function("list_tables", "The sorted names of the tables and views.", list_tables)
     .needs("sqlite:PATH")
+    .mocked_example(json!({"path": "notes.db"}), json!(["notes", "tags"]))
     .fails(json!({"path": "missing.db"}), "no file missing.db")
     .async_function(
         "describe_table",
@@ -71,6 +72,13 @@ pub(crate) fn module() -> Module {
         describe_table,
     )
     .needs("sqlite:PATH")
+    .mocked_example(
+        json!({"path": "notes.db", "table": "notes"}),
+        json!([
+            {"name": "id", "type": "INTEGER", "nullable": false, "default": null, "primary_key": true},
+            {"name": "title", "type": "TEXT", "nullable": true, "default": null, "primary_key": false},
+        ]),
+    )
     .fails(json!({"path": "missing.db", "table": "t"}), "no file missing.db")
 }
 

@@ -66,6 +66,10 @@ fn checks(module: Module) -> Module {
             in_the_engine::<Context>,
         )
         .positional_params(&["config"])
+        .mocked_example(
+            json!({"config": {"url": "https://tickets.example.com"}}),
+            json!({"config": {"url": "https://tickets.example.com"}}),
+        )
         .fails(json!({"config": 1}), "")
 }
 
@@ -78,6 +82,10 @@ fn mocks(module: Module) -> Module {
             call_tool,
         )
         .positional_params(&["args"])
+        .mocked_example(
+            json!({"tool": "create_ticket", "args": {"title": "It is broken"}}),
+            json!({"id": 7}),
+        )
         .fails(json!({"tool": "no_such_tool"}), "no tool registered")
         .function(
             "mock_http",

@@ -39,6 +39,8 @@ mod script_globals;
 mod sdk_names;
 #[cfg(feature = "check")]
 mod string_templates;
+#[cfg_attr(not(feature = "check"), allow(dead_code))]
+pub(crate) mod tested_values;
 #[cfg(all(test, feature = "check"))]
 mod tests;
 #[cfg(feature = "check")]

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
+use moonlark_core::metrics::family::MetricFamily;
 use moonlark_core::module::ScriptLanguage;
 use moonlark_core::{Module, Problem, Result};
 use parking_lot::Mutex;
@@ -17,6 +18,7 @@ use tokio::runtime::Runtime;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::prelude::LuauPrelude;
+use crate::script_memory::ScriptMemory;
 use crate::watchdog::VmInterrupt;
 
 /// VMs kept ready over all scripts; each holds about a quarter of a megabyte.
@@ -64,6 +66,17 @@ impl LuauEngine {
             runtime: Some(runtime),
             parked: Arc::default(),
         })))
+    }
+
+    /// Set how many bytes the VMs of this process may hold together. Without a figure
+    /// that is half of the machine, and at least a few times `one_script`.
+    pub fn set_memory_total(&self, total: Option<u64>, one_script: u64) {
+        ScriptMemory::of_process().set_total(total, one_script);
+    }
+
+    /// What the VMs of this process hold together.
+    pub fn memory_metrics(&self) -> Vec<MetricFamily> {
+        ScriptMemory::of_process().metric_families()
     }
 
     pub(crate) fn prelude(&self) -> &Arc<LuauPrelude> {

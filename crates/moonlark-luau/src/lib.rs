@@ -5,8 +5,10 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod answer_tree;
 pub mod check;
 mod connector_script;
+mod declared_fields;
 mod engine;
 mod execute_tool;
 mod field_reads;
@@ -15,7 +17,9 @@ mod luau_errors;
 mod luau_test_file;
 #[cfg(test)]
 mod luau_testing;
+mod machine_memory;
 mod markdown_fences;
+mod missing_values;
 mod other_languages;
 mod prelude;
 mod print_format;
@@ -26,6 +30,7 @@ mod require_paths;
 mod result_fields;
 mod result_flow;
 mod result_uses;
+mod script_memory;
 mod script_unit;
 mod sdk_functions;
 mod syntax_status;

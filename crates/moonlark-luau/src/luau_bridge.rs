@@ -48,6 +48,14 @@ impl Bridge {
         &self.array
     }
 
+    /// Whether a table has no metatable but those that values have.
+    pub(crate) fn is_plain_table(&self, table: &Table) -> bool {
+        let has = |meta: &Table, key: &str| meta.raw_get::<Lv>(key).is_ok_and(|it| !it.is_nil());
+        table.metatable().is_none_or(|meta| {
+            meta == self.array || has(&meta, NULL_FIELDS_KEY) || has(&meta, LIST_LENGTH_KEY)
+        })
+    }
+
     /// Copy `value` into the VM.
     pub(crate) fn to_lua(&self, lua: &Lua, value: Value) -> mlua::Result<Lv> {
         Ok(match value {

@@ -2,16 +2,15 @@
 //! the author wrote another Lua.
 
 use mlua::{Table, Value as Lv};
-use moonlark_core::limits::CallLimits;
 use moonlark_core::problem::cut_message;
 use moonlark_core::value::{Value, shorten_text};
 use moonlark_core::{Problem, ProblemCode, SourceLocation};
 
 use crate::execute_tool::AGENT_SCRIPT_NAME;
 use crate::luau_bridge::Bridge;
+use crate::missing_values::MissingValue;
 use crate::other_languages;
 use crate::script_unit::{CompiledFile, ScriptUnit};
-use crate::vm::out_of_memory_problem;
 use crate::vm_host::VmHost;
 
 /// Longest error value that is shown.
@@ -23,10 +22,9 @@ pub(crate) fn problem_from_error_value(
     shared: &VmHost,
     raised: Lv,
     unit: &ScriptUnit,
-    limits: &CallLimits,
 ) -> Problem {
     match raised {
-        Lv::String(text) => problem_from_text(&text.to_string_lossy(), unit, limits),
+        Lv::String(text) => problem_from_text(&text.to_string_lossy(), shared, unit),
         Lv::Table(table) if matches!(table.raw_get("host"), Ok(Lv::Table(_))) => {
             match table.raw_get::<Table>("host") {
                 Ok(problem) => problem_from_host(&problem, shared, unit),
@@ -41,7 +39,7 @@ pub(crate) fn problem_from_error_value(
             }
         }
         Lv::Error(error) => match &*error {
-            mlua::Error::MemoryError(_) => out_of_memory_problem(limits.memory),
+            mlua::Error::MemoryError(_) => shared.memory.out_of_memory_problem(),
             error => Problem::tool_error(cut_message(&first_error_line(&error.to_string()))),
         },
         _ => Problem::tool_error("the script failed without saying why"),
@@ -82,9 +80,9 @@ pub(crate) fn syntax_hint<'a>(
         .or_else(|| hint_for_lua_spelling(message, text, for_agents))
 }
 
-fn problem_from_text(text: &str, unit: &ScriptUnit, limits: &CallLimits) -> Problem {
+fn problem_from_text(text: &str, shared: &VmHost, unit: &ScriptUnit) -> Problem {
     if text == "not enough memory" {
-        return out_of_memory_problem(limits.memory);
+        return shared.memory.out_of_memory_problem();
     }
     match unit.split_location(text) {
         Some((code, line, message)) => problem_at_line(&code, line, message),
@@ -103,6 +101,25 @@ fn problem_at_line(code: &CompiledFile, line: u32, message: &str) -> Problem {
             Problem::tool_error(cut_message(message)).with_optional_hint(hint.map(str::to_owned))
         })
         .at_location(SourceLocation::at_line(code.name(), line))
+}
+
+/// Make a missing field the hint of an error that comes of it: something was nil on the line
+/// that reads the field. Whether it is.
+pub(crate) fn explain_nil(problem: &mut Problem, missing: &MissingValue) -> bool {
+    let line = match &problem.place {
+        Some(place) if *place.file == *AGENT_SCRIPT_NAME => place.line,
+        _ => None,
+    };
+    let is_here = line.is_some_and(|line| missing.lines.contains(&line));
+    if problem.code != ProblemCode::ToolError || !problem.message.contains("nil") || !is_here {
+        return false;
+    }
+    problem.hint = Some(match problem.hint.take() {
+        // What is nil is known now.
+        Some(hint) if !hint.contains("is nil") => format!("{}; {hint}", missing.message),
+        _ => missing.message.clone(),
+    });
+    true
 }
 
 /// What agents get wrong about the few things that only their scripts have.

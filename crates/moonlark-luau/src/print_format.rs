@@ -1,9 +1,11 @@
-//! What `print` shows of a table: its JSON, within bounds.
+//! What `print` and `tostring` show of a table: its JSON, within bounds.
 //!
 //! Printing is for looking, so nothing is refused: what is no value is named in
-//! place, a table inside itself too, and a large one is shown in part.
+//! place, a table inside itself too, and a large one is shown in part. A text that
+//! the script goes on with is made of tables only that hold nothing but values.
 
 use mlua::{Table, Value as Lv};
+use moonlark_core::ProblemCode;
 use moonlark_core::artifacts::preview_value;
 use moonlark_core::value::{Object, Value};
 
@@ -25,6 +27,25 @@ pub(crate) fn format_printed_value(bridge: &Bridge, value: &Lv) -> Option<String
             let read = bridge.read_value(value, "print", MAX_PRINT_READ_BYTES).ok();
             let mut sketch = TableSketch { left: MAX_PRINTED_ENTRIES, parents: Vec::new() };
             Some(encode_or_preview(read.unwrap_or_else(|| sketch.sketch_table(table))))
+        }
+        _ => None,
+    }
+}
+
+/// The text of a table that is nothing but values, and of null; none for all else.
+pub(crate) fn format_plain_value(bridge: &Bridge, value: &Lv) -> Option<String> {
+    match value {
+        Lv::LightUserData(pointer) if pointer.0.is_null() => Some("null".to_owned()),
+        Lv::Table(table) if bridge.is_plain_table(table) => {
+            match bridge.read_value(value, "tostring", MAX_PRINT_READ_BYTES) {
+                Ok(read) => Some(encode_or_preview(read)),
+                // Only too large.
+                Err(problem) if problem.code == ProblemCode::Limit => {
+                    let mut sketch = TableSketch { left: MAX_PRINTED_ENTRIES, parents: Vec::new() };
+                    Some(encode_or_preview(sketch.sketch_table(table)))
+                }
+                Err(_) => None,
+            }
         }
         _ => None,
     }

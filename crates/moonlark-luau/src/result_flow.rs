@@ -1,8 +1,9 @@
 //! Which call a value of a script comes from, by its syntax tree.
 //!
 //! A value is followed through locals that are never changed, fields, items of lists,
-//! helper functions that are only called, `map_parallel` and `await_all`. What is not
-//! plain to see comes from nowhere.
+//! alternatives (`r.items or r.rows`), comparators of `table.sort`, helper functions that
+//! are only called, `map_parallel` and `await_all`. What is not plain to see comes from
+//! nowhere.
 
 use std::cell::{Cell, OnceCell};
 use std::collections::HashSet;
@@ -22,7 +23,7 @@ const MAX_TRACE_STEPS: usize = 50_000;
 const MAX_RESULT_ORIGINS: usize = 16;
 
 /// A call, and the way from its result to some value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ResultPath {
     /// As the script names them; the source may be known under another name.
     pub(crate) source: String,
@@ -30,7 +31,7 @@ pub(crate) struct ResultPath {
     pub(crate) path: Vec<ResultStep>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum ResultStep {
     Field(String),
     Item,
@@ -74,7 +75,8 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
 
     fn filled_calls(&self) -> &HashSet<(String, String)> {
         self.filled.get_or_init(|| {
-            let traced = self.facts.filled.iter().filter_map(|table| self.trace_value(*table));
+            let tables = self.facts.filled.iter().chain(&self.facts.inserted);
+            let traced = tables.filter_map(|table| self.trace_value(*table));
             let paths = traced.flat_map(|traced| match traced {
                 TracedValue::Results(paths) => paths,
                 _ => Vec::new(),
@@ -103,11 +105,40 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
             },
             ExpressionKind::Call { func, args, .. } => self.trace_call(func, args, depth),
             ExpressionKind::Table { items } => Some(TracedValue::Written(items)),
-            // `list or {}`
-            ExpressionKind::Binary { lhs, op: BinaryOp::Or, rhs }
-                if matches!(rhs.kind(), ExpressionKind::Table { items: [] }) =>
-            {
-                self.trace_expression(lhs, depth)
+            ExpressionKind::Binary { lhs, op: BinaryOp::Or, rhs } => {
+                self.trace_alternatives(lhs, rhs, depth)
+            }
+            // `r.data and r.data.items`
+            ExpressionKind::Binary { op: BinaryOp::And, rhs, .. } => {
+                self.trace_expression(rhs, depth)
+            }
+            _ => None,
+        }
+    }
+
+    /// `list or {}`, `r.items or r.data`
+    fn trace_alternatives(
+        &self,
+        lhs: Expression<'a>,
+        rhs: Expression<'a>,
+        depth: usize,
+    ) -> Option<TracedValue<'a>> {
+        let first = self.trace_expression(lhs, depth)?;
+        // Nothing is read of what stands for a value that is not there.
+        if matches!(
+            rhs.kind(),
+            ExpressionKind::Table { items: [] }
+                | ExpressionKind::Nil
+                | ExpressionKind::Boolean(_)
+                | ExpressionKind::Number { .. }
+                | ExpressionKind::String { .. }
+        ) {
+            return Some(first);
+        }
+        match (first, self.trace_expression(rhs, depth)?) {
+            (TracedValue::Results(mut paths), TracedValue::Results(more)) => {
+                add_paths(&mut paths, more)?;
+                Some(TracedValue::Results(paths))
             }
             _ => None,
         }
@@ -119,7 +150,9 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
                 ExpressionKind::Table { items } => self.trace_written_list(local, items, depth),
                 _ => self.trace_expression(value, depth),
             },
-            LocalOrigin::Each(over) => self.trace_loop_item(over, depth),
+            LocalOrigin::Each(over) | LocalOrigin::Compared(over) => {
+                self.trace_loop_item(over, depth)
+            }
             LocalOrigin::Unknown => {
                 let mut paths = Vec::new();
                 for argument in self.facts.arguments_passed_for(local)? {

@@ -5,7 +5,9 @@
 //! when something failed and only then: the line that called it stands in the
 //! script's syntax tree, and the tree says what becomes of each result.
 
-use luau_syntax::ast::{AstVisitor, Expression, ExpressionKind, Statement, TableItem};
+use std::collections::HashMap;
+
+use luau_syntax::ast::{AstVisitor, Expression, ExpressionKind, Local, Statement, TableItem};
 use luau_syntax::location::{Location, Position};
 use luau_syntax::parser::{ParseOptions, ParsedSource};
 
@@ -15,6 +17,8 @@ use crate::check::script_facts::{LocalOrigin, ScriptFacts};
 const USE_PARSER_STACK_BYTES: usize = 64 << 20;
 /// Locals that the name of a function may go through.
 const MAX_ALIASES: usize = 8;
+/// Results in a table of which is known whether they are read.
+const MAX_PACKED_RESULTS: usize = 4;
 
 /// The calls and the field reads of one script.
 #[derive(Default)]
@@ -62,8 +66,10 @@ struct ParsedCall {
 enum ResultTarget {
     /// To as many places as there are items; whether each is read.
     Places(Vec<bool>),
-    /// All of them, into a table.
+    /// All of them, into a table or a function that takes any number.
     All,
+    /// All of them, into a table that a local holds; whether the first ones may be read.
+    Packed([bool; MAX_PACKED_RESULTS]),
     Returned(usize),
 }
 
@@ -142,6 +148,10 @@ impl ResultTarget {
                 None => ResultUse::Dropped,
             },
             ResultTarget::All => ResultUse::Taken,
+            ResultTarget::Packed(read) => match read.get(nth.saturating_sub(1)) {
+                Some(false) => ResultUse::Unread,
+                _ => ResultUse::Taken,
+            },
             ResultTarget::Returned(further) => ResultUse::Returned(*further),
         }
     }
@@ -163,8 +173,12 @@ fn parse_result_uses(script: &str) -> ResultUses {
         return ResultUses::default();
     };
     let facts = ScriptFacts::from_block(parsed.root());
-    let mut visitor =
-        ResultUseVisitor { facts: &facts, targets: Vec::new(), uses: ResultUses::default() };
+    let mut visitor = ResultUseVisitor {
+        facts: &facts,
+        targets: Vec::new(),
+        held: HashMap::new(),
+        uses: ResultUses::default(),
+    };
     parsed.root().visit(&mut visitor);
     visitor.uses
 }
@@ -173,6 +187,8 @@ struct ResultUseVisitor<'x, 'a> {
     facts: &'x ScriptFacts<'a>,
     /// Where the results of calls go whose parents were visited.
     targets: Vec<(*const (), ResultTarget)>,
+    /// Values of locals whose places may be read, by the value.
+    held: HashMap<*const (), &'a Local<'a>>,
     uses: ResultUses,
 }
 
@@ -195,16 +211,29 @@ impl<'a> ResultUseVisitor<'_, 'a> {
         known.map_or(ResultTarget::Places(vec![true]), |at| self.targets.swap_remove(at).1)
     }
 
+    /// Where results go that are put into a table, after some items.
+    fn packed_target(&self, table: Expression<'a>, before: usize) -> ResultTarget {
+        match self.held.get(&table.as_ptr()) {
+            Some(local) => ResultTarget::Packed(std::array::from_fn(|nth| {
+                self.facts.may_read_place(local, before + nth + 1)
+            })),
+            None => ResultTarget::All,
+        }
+    }
+
     /// Where the results of a call go that is the last argument of another.
     fn argument_target(
         &self,
+        call: Expression<'a>,
         func: Expression<'a>,
         self_call: bool,
         before: usize,
     ) -> ResultTarget {
         let names = self.callee_names(func);
-        let takes_all = ["pack", "select"];
-        if names.iter().any(|name| takes_all.contains(&name.as_str())) {
+        if names.iter().any(|name| name == "pack") {
+            return self.packed_target(call, before);
+        }
+        if names.iter().any(|name| name == "select") {
             return ResultTarget::All;
         }
         let literal = match func.kind() {
@@ -260,6 +289,8 @@ impl<'a> AstVisitor<'a> for ResultUseVisitor<'_, 'a> {
 
     fn visit_local_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_local() {
+            let held = it.values.iter().zip(it.bindings);
+            self.held.extend(held.map(|(value, local)| (value.as_ptr(), *local)));
             let facts = self.facts;
             self.set_last_target(it.values, |before| {
                 let places = it.bindings.iter().skip(before);
@@ -290,7 +321,10 @@ impl<'a> AstVisitor<'a> for ResultUseVisitor<'_, 'a> {
         if let ExpressionKind::Table { items } = expression.kind()
             && let Some(TableItem::List { value }) = items.last()
         {
-            self.set_last_target(&[*value], |_| ResultTarget::All);
+            let is_item = |item: &&TableItem<'_>| matches!(item, TableItem::List { .. });
+            let before = items.iter().filter(is_item).count() - 1;
+            let target = self.packed_target(expression, before);
+            self.set_last_target(&[*value], |_| target);
         }
         true
     }
@@ -304,7 +338,8 @@ impl<'a> AstVisitor<'a> for ResultUseVisitor<'_, 'a> {
         let end = func.location().end;
         let position = Position::new(end.line, end.column.saturating_sub(1));
         self.uses.calls.push(ParsedCall { line: end.line + 1, position, names, results });
-        let target = self.argument_target(func, self_call, args.len().saturating_sub(1));
+        let before = args.len().saturating_sub(1);
+        let target = self.argument_target(expression, func, self_call, before);
         self.set_last_target(args, |_| target);
         true
     }
@@ -363,7 +398,17 @@ mod tests {
             ("return { map_parallel(x, f) }", Taken),
             ("return { r = map_parallel(x, f) }", Dropped),
             ("return { map_parallel(x, f), 1 }", Dropped),
-            ("local t = table.pack(map_parallel(x, f))", Taken),
+            ("local t = table.pack(map_parallel(x, f)) return t", Taken),
+            ("local t = table.pack(map_parallel(x, f)) return t[1]", Unread),
+            ("local t = table.pack(map_parallel(x, f)) return t[2]", Taken),
+            ("local t = { map_parallel(x, f) } return t", Taken),
+            ("local t = { map_parallel(x, f) } return t[2]", Taken),
+            ("local t = { map_parallel(x, f) } return t[1], #t", Unread),
+            ("local t = { map_parallel(x, f) }", Unread),
+            ("local t = { 1, map_parallel(x, f) } return t[2]", Unread),
+            ("local t = { 1, map_parallel(x, f) } return t[3]", Taken),
+            ("local t = { map_parallel(x, f) } local n = 2 return t[n]", Taken),
+            ("local t = { map_parallel(x, f) } t = {} return t[1]", Taken),
             ("local e = select(2, map_parallel(x, f))", Taken),
             ("print(map_parallel(x, f))", Dropped),
             ("local mp = map_parallel local a, b = mp(x, f) print(b)", Taken),

@@ -10,6 +10,7 @@ use moonlark_core::tool_header;
 use moonlark_core::{Call, Caller, Gateway, Problem, ProblemCode, Result, Value};
 
 use crate::engine::{LuauEngine, VmParkingSlot};
+use crate::script_memory::ScriptMemory;
 use crate::script_unit::{MAX_FILE_LOOKUPS, ScriptUnit};
 use crate::tool_table;
 use crate::vm::LuauVm;
@@ -72,6 +73,7 @@ impl LuauEngine {
                 let warm =
                     VmPool { unit, vms: ArrayQueue::new(MAX_WARM_VMS), engine: self.clone() };
                 let warm = Arc::new(warm);
+                ScriptMemory::of_process().register_pool(&warm);
                 let source = Source { kind: SourceKind::Script, name: file };
                 let body = ToolBody::from_async_fn(move |call, args| {
                     execute_in_pool(warm.clone(), call, args)
@@ -82,10 +84,16 @@ impl LuauEngine {
     }
 }
 
-struct VmPool {
+pub(crate) struct VmPool {
     unit: Arc<ScriptUnit>,
     vms: ArrayQueue<ParkedVm>,
     engine: LuauEngine,
+}
+
+impl VmPool {
+    pub(crate) fn drop_idle_vms(&self) {
+        while self.vms.pop().is_some() {}
+    }
 }
 
 /// An idle VM with its place among all that are kept.

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as Lv};
-use moonlark_core::limits::format_size;
+use moonlark_core::journal::RecordId;
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Call, Problem, ProblemCode, Result};
 
@@ -71,7 +71,9 @@ impl LuauVm {
 
     /// Whether the next call of the same script may have it.
     pub(crate) fn is_clean(&self) -> bool {
-        self.uses < MAX_VM_USES && self.lua.used_memory() < self.fresh + MAX_VM_GROWTH_BYTES
+        self.uses < MAX_VM_USES
+            && self.lua.used_memory() < self.fresh + MAX_VM_GROWTH_BYTES
+            && !self.shared.memory.is_short()
     }
 
     /// Run the script's top level and hand its globals to `read`.
@@ -85,7 +87,7 @@ impl LuauVm {
         let values = MultiValue::from_vec(vec![Lv::Function(main)]);
         self.drive_thread(self.load.clone(), values, unit, call).await?;
         let read = read(&self.bridge, &env);
-        self.shared.end_run();
+        self.end_run();
         read
     }
 
@@ -100,10 +102,10 @@ impl LuauVm {
         let (env, main) = self.bind_script(unit, call)?;
         let values = self
             .execute_arguments(env, main, call, args)
-            .map_err(|error| self.vm_error_problem(&error, call))?;
+            .map_err(|error| self.vm_error_problem(&error))?;
         let result = self.drive_thread(self.run.clone(), values, unit, call).await?;
         let value = self.bridge.read_value(&result, "result", call.limits().value);
-        self.shared.end_run();
+        self.end_run();
         value
     }
 
@@ -115,13 +117,12 @@ impl LuauVm {
         name: &str,
     ) -> Result<()> {
         let (env, main) = self.bind_script(unit, call)?;
-        let name =
-            self.lua.create_string(name).map_err(|error| self.vm_error_problem(&error, call))?;
+        let name = self.lua.create_string(name).map_err(|error| self.vm_error_problem(&error))?;
         let values =
             [Lv::Function(main), Lv::Table(env), Lv::Number(random_seed()), Lv::String(name)];
         let values = MultiValue::from_iter(values);
         let ended = self.drive_thread(self.test.clone(), values, unit, call).await;
-        self.shared.end_run();
+        self.end_run();
         ended.map(drop)
     }
 
@@ -136,7 +137,7 @@ impl LuauVm {
         let (env, main) = self.bind_script(unit, call)?;
         self.shared.set_items(items);
         let values = self.scan_arguments(env, main, call, state);
-        let values = values.map_err(|error| self.vm_error_problem(&error, call))?;
+        let values = values.map_err(|error| self.vm_error_problem(&error))?;
         let ended = self.drive_thread(self.run.clone(), values, unit, call).await;
         let scanned = ended.and_then(|ended| {
             let field = |name: &str| {
@@ -146,7 +147,7 @@ impl LuauVm {
                 self.bridge.read_value(&field("state"), "state", MAX_CONNECTOR_STATE_BYTES)?;
             Ok(CompletedScan { state, incremental: field("looked") == Lv::Boolean(true) })
         });
-        self.shared.end_run();
+        self.end_run();
         scanned
     }
 
@@ -171,32 +172,41 @@ impl LuauVm {
             Some(run) if run.is_plan() => ended.map(|_| Value::Null),
             _ => ended.and_then(|it| self.bridge.read_value(&it, "result", call.limits().value)),
         };
+        // What others held is no end of a run: it can go on when there is room.
+        let value = match (call.run(), value) {
+            (Some(run), Err(problem)) if self.shared.memory.ran_short() && !run.is_plan() => {
+                Err(run.stop_with(resumable_problem(problem, call, run.id())))
+            }
+            (_, value) => value,
+        };
         let cut_short = |problem: &Problem| {
             matches!(
                 problem.code,
                 ProblemCode::Timeout | ProblemCode::Limit | ProblemCode::Cancelled
             )
         };
-        let value = match (call.run(), self.shared.missed_call_problem()) {
+        let mut value = match (call.run(), self.shared.missed_call_problem()) {
             // It ended by itself, and has gone another way than before.
             (Some(run), Some(problem)) if !value.as_ref().is_err_and(cut_short) => {
                 Err(run.stop_with(problem))
             }
             _ => value,
         };
-        self.shared.log_missing_fields();
+        self.shared.report_missing_values(&mut value);
         let open = self.shared.count_open_calls();
-        self.shared.end_run();
+        self.end_run();
         (value, open)
     }
 
     /// Fresh globals, and the script bound to them. The call is known before,
     /// because binding already looks up what the script names.
     fn bind_script(&mut self, unit: &Arc<ScriptUnit>, call: &Call) -> Result<(Table, Function)> {
+        let limits = call.limits();
+        let memory = &self.shared.memory;
+        let most = memory.begin_run(self.lua.used_memory(), limits.memory, call.caller())?;
         self.shared.begin_run(call.clone(), unit.clone());
         let build = || -> mlua::Result<(Table, Function)> {
-            let limits = call.limits();
-            self.lua.set_memory_limit(limits.memory)?;
+            self.lua.set_memory_limit(most)?;
             let env: Table = if self.shared.is_for_agents() {
                 let plan = call.run().is_some_and(|run| run.is_plan());
                 self.begin.call((limits.parallel, limits.calls, plan))?
@@ -206,7 +216,13 @@ impl LuauVm {
             let main = unit.main().bind_globals(&self.lua, env.clone())?;
             Ok((env, main))
         };
-        build().map_err(|error| self.vm_error_problem(&error, call))
+        build().map_err(|error| self.vm_error_problem(&error))
+    }
+
+    /// The run is over, and the VM ready for another.
+    fn end_run(&self) {
+        self.shared.memory.end_run(self.lua.used_memory());
+        self.shared.end_run();
     }
 
     fn execute_arguments(
@@ -261,16 +277,14 @@ impl LuauVm {
         unit: &Arc<ScriptUnit>,
         call: &Call,
     ) -> Result<Lv> {
-        let thread = self
-            .lua
-            .create_thread(function)
-            .map_err(|error| self.vm_error_problem(&error, call))?;
+        let thread =
+            self.lua.create_thread(function).map_err(|error| self.vm_error_problem(&error))?;
         self.interrupt.begin_run(thread.to_pointer(), call.clone());
         let (mut values, mut preempted) = (Some(values), false);
         let for_agents = self.shared.is_for_agents();
         // All of an agent's script waits.
         let mut waits = false;
-        let ended = std::future::poll_fn(|cx| {
+        let mut resume = |cx: &mut Context| {
             self.shared.set_waker(cx.waker());
             for _ in 0..MAX_ANSWERS_PER_POLL {
                 if waits {
@@ -285,7 +299,7 @@ impl LuauVm {
                 drop(entered);
                 let results = match resumed {
                     Ok(results) => results,
-                    Err(error) => return Poll::Ready(Err(self.vm_error_problem(&error, call))),
+                    Err(error) => return Poll::Ready(Err(self.vm_error_problem(&error))),
                 };
                 if thread.status() != mlua::thread::ThreadStatus::Resumable {
                     return Poll::Ready(Ok(results));
@@ -315,6 +329,21 @@ impl LuauVm {
             // There is more, and others have their turn.
             cx.waker().wake_by_ref();
             Poll::Pending
+        };
+        // The first poll grows into what `bind_script` has reserved.
+        let mut reserved = true;
+        let memory = &self.shared.memory;
+        let ended = std::future::poll_fn(|cx| {
+            if !std::mem::take(&mut reserved)
+                && let Err(error) = self.lua.set_memory_limit(memory.begin_poll())
+            {
+                return Poll::Ready(Err(self.vm_error_problem(&error)));
+            }
+            let polled = resume(cx);
+            if polled.is_pending() {
+                memory.end_poll(self.lua.used_memory());
+            }
+            polled
         })
         .await;
         if let Some(doom) = self.interrupt.take_abort_problem() {
@@ -326,27 +355,27 @@ impl LuauVm {
         if ok {
             return Ok(value);
         }
-        Err(luau_errors::problem_from_error_value(
-            &self.bridge,
-            &self.shared,
-            value,
-            unit,
-            call.limits(),
-        ))
+        Err(luau_errors::problem_from_error_value(&self.bridge, &self.shared, value, unit))
     }
 
     /// An error of the VM itself, outside anything the script could catch.
-    fn vm_error_problem(&self, error: &mlua::Error, call: &Call) -> Problem {
+    fn vm_error_problem(&self, error: &mlua::Error) -> Problem {
         self.interrupt.take_abort_problem().unwrap_or_else(|| match error {
-            mlua::Error::MemoryError(_) => out_of_memory_problem(call.limits().memory),
+            mlua::Error::MemoryError(_) => self.shared.memory.out_of_memory_problem(),
             error => Problem::tool_error(luau_errors::first_error_line(&error.to_string())),
         })
     }
 }
 
-pub(crate) fn out_of_memory_problem(limit: usize) -> Problem {
-    Problem::limit_exceeded(format!("the script used more than {} of memory", format_size(limit)))
-        .with_hint("work in smaller pieces, or raise limits.memory in moonlark.toml")
+/// A run that had begun and is on record need not begin again.
+fn resumable_problem(problem: Problem, call: &Call, run: RecordId) -> Problem {
+    if problem.code != ProblemCode::Unavailable || call.gateway().recorder().is_none() {
+        return problem;
+    }
+    problem.with_hint(format!(
+        "execute with resume = \"{run}\" goes on with it later, or raise limits.memory_total in \
+         moonlark.toml"
+    ))
 }
 
 /// A different seed for every run, so that `math.random` carries nothing over.

@@ -17,13 +17,14 @@ use parking_lot::Mutex;
 use crate::connector_script::{self, ScanItemSender};
 use crate::execute_tool;
 use crate::luau_bridge::{Bridge, HostReply, HostReplyValue};
+use crate::luau_errors;
 use crate::prelude::LuauPrelude;
 use crate::print_format;
 use crate::promises::RunPromises;
 use crate::result_fields::ResultFields;
+use crate::script_memory::{ScriptMemory, VmMemory};
 use crate::script_unit::ScriptUnit;
 use crate::sdk_functions::{self, SdkTarget};
-use crate::vm::out_of_memory_problem;
 use crate::watchdog::VmInterrupt;
 
 /// What a waiting coroutine yields. Only its address matters.
@@ -36,6 +37,8 @@ pub(crate) struct VmHost {
     pub(crate) prelude: Arc<LuauPrelude>,
     interrupt: Arc<VmInterrupt>,
     pub(crate) bridge: Bridge,
+    /// What the VM holds of the memory of all.
+    pub(crate) memory: VmMemory,
     run: Mutex<ActiveCall>,
 }
 
@@ -66,7 +69,8 @@ impl VmHost {
         interrupt: Arc<VmInterrupt>,
         bridge: Bridge,
     ) -> Self {
-        Self { prelude, interrupt, bridge, run: Mutex::default() }
+        let memory = VmMemory::new(ScriptMemory::of_process());
+        Self { prelude, interrupt, bridge, memory, run: Mutex::default() }
     }
 
     pub(crate) fn begin_run(&self, call: Call, unit: Arc<ScriptUnit>) {
@@ -146,17 +150,25 @@ impl VmHost {
         self.run.lock().result_fields.clone()
     }
 
-    /// Log the fields that an agent's script reads and no answer had.
-    pub(crate) fn log_missing_fields(&self) {
+    /// Say what an agent's script reads and no answer had: as the hint of an error that
+    /// comes of it, otherwise in the log.
+    pub(crate) fn report_missing_values<T>(&self, ended: &mut Result<T>) {
         let (fields, call, unit) = {
             let run = self.run.lock();
             (run.result_fields.clone(), run.call.clone(), run.unit.clone())
         };
         let Some((call, unit)) = call.zip(unit) else { return };
         let relies_on = |line, name: &str| unit.result_uses().relies_on_field(line, name);
-        for line in fields.missing_field_lines(unit.main().text(), relies_on, &call) {
+        for missing in fields.find_missing_values(unit.main().text(), relies_on, &call) {
+            if let Err(problem) = ended
+                && luau_errors::explain_nil(problem, &missing)
+            {
+                continue;
+            }
+            let line = missing.lines.first().copied().unwrap_or_default();
+            let said = format!("{}:{line}: {}", execute_tool::AGENT_SCRIPT_NAME, missing.message);
             // Too much may have been said already; then this is not said.
-            let _ = call.log_message(LogLevel::Warn, &line, None);
+            let _ = call.log_message(LogLevel::Warn, &said, None);
         }
     }
 
@@ -430,9 +442,17 @@ pub(crate) fn create_host_table(lua: &Lua, shared: &Arc<VmHost>) -> mlua::Result
 
     let host = shared.clone();
     add(
+        "plain_text",
+        lua.create_function(move |_, value: Lv| {
+            Ok(print_format::format_plain_value(&host.bridge, &value))
+        })?,
+    )?;
+
+    let host = shared.clone();
+    add(
         "out_of_memory",
         lua.create_function(move |_, ()| -> mlua::Result<()> {
-            host.interrupt.abort_run(out_of_memory_problem(host.call()?.limits().memory));
+            host.interrupt.abort_run(host.memory.out_of_memory_problem());
             Err(mlua::Error::runtime("the script was stopped"))
         })?,
     )?;
@@ -444,7 +464,7 @@ pub(crate) fn create_host_table(lua: &Lua, shared: &Arc<VmHost>) -> mlua::Result
             if let Lv::Error(error) = &error
                 && is_memory_error(error)
             {
-                host.interrupt.abort_run(out_of_memory_problem(host.call()?.limits().memory));
+                host.interrupt.abort_run(host.memory.out_of_memory_problem());
                 return Err(mlua::Error::runtime("the script was stopped"));
             }
             Ok(())

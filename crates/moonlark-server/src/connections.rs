@@ -50,16 +50,9 @@ impl Default for ConnectionLimits {
         Self { connections, head: REQUEST_HEAD_TIMEOUT, body: BodyProgressLimit::default() }
     }
 }
-
-#[cfg(unix)]
 fn max_open_files() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
-}
-
-#[cfg(not(unix))]
-fn descriptors() -> usize {
-    usize::MAX
 }
 
 /// Serve until `stop` is cancelled, then let requests in progress finish.

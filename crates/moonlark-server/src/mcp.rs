@@ -27,9 +27,7 @@ mod sessions;
 mod suspended_calls;
 mod tool_result;
 
-use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::request::Parts;
@@ -57,7 +55,6 @@ use tokio_util::sync::CancellationToken;
 use crate::MOONLARK_VERSION;
 use crate::principal::Principal;
 use call_notifications::RequestedNotifications;
-use change_notifications::BegunSubscriptions;
 use content_kinds::ContentKinds;
 use legacy_subscriptions::LegacySubscriptions;
 use list_caching::ListCaching;
@@ -68,8 +65,8 @@ use sessions::OpenedSession;
 use tool_result::{AnswerForm, error_from_problem, requires_input, tool_response, typed_response};
 
 pub(crate) use mcp_fast_path::{McpFastPath, PlainCall, parse_plain_call};
-pub(crate) use sessions::McpSessions;
 pub use sessions::SessionVault;
+pub(crate) use sessions::{McpSessions, check_read_message};
 
 /// How long a client waits for scripts before it is told what this server is.
 const MAX_INTRODUCTION_WAIT: Duration = Duration::from_secs(1);
@@ -102,8 +99,6 @@ pub(crate) struct McpServer {
     /// What an old client asked to be told.
     wishes: Arc<LegacySubscriptions>,
     session: Arc<McpClientSession>,
-    /// What a modern one asked to be told, before it is acknowledged.
-    begun: Arc<BegunSubscriptions>,
     /// The client will ask nothing more.
     pub(crate) gone: CancellationToken,
     /// The client waits for nothing more either.
@@ -116,8 +111,7 @@ impl McpServer {
             gateway,
             listings: Arc::default(),
             wishes: Arc::default(),
-            session: Arc::new(McpClientSession::new(next_client_number(), who)),
-            begun: Arc::default(),
+            session: Arc::new(McpClientSession::new(who)),
             gone: CancellationToken::new(),
             left: CancellationToken::new(),
         }
@@ -131,7 +125,7 @@ impl McpServer {
 
     /// The same server for one request of a client that keeps no connection.
     fn for_request(&self, who: Principal) -> Self {
-        Self { session: Arc::new(McpClientSession::new(next_client_number(), who)), ..self.clone() }
+        Self { session: Arc::new(McpClientSession::new(who)), ..self.clone() }
     }
 
     /// Whoever began to talk to us, where it is not said who makes a request.
@@ -595,30 +589,12 @@ impl ServerHandler for McpServer {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(self.begun.begin_subscription(&self.gateway, &self.first_caller(), requested))
+        Some(change_notifications::accepted_filter(&self.gateway, &self.first_caller(), requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let caller = caller_from_request(context.request_context(), &self.session);
-        change_notifications::notify_subscriber(
-            &self.gateway,
-            &caller,
-            &self.gone,
-            &self.begun,
-            context,
-        )
-        .await;
+        change_notifications::notify_subscriber(&self.gateway, &caller, &self.gone, context).await;
         Ok(())
     }
-}
-
-/// A number that no other client has.
-fn next_client_number() -> u64 {
-    static NEXT_CLIENT_NUMBER: AtomicU64 = AtomicU64::new(1);
-    NEXT_CLIENT_NUMBER.fetch_add(1, Ordering::Relaxed)
-}
-
-/// The name as rmcp takes it.
-fn owned_cow(text: &str) -> Cow<'static, str> {
-    Cow::Owned(text.to_owned())
 }

@@ -21,7 +21,7 @@ use rmcp::{RoleServer, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::McpServer;
+use crate::mcp::{McpServer, check_read_message};
 use crate::principal::Principal;
 use shared_output::{SharedOutput, SharedOutputWriter};
 
@@ -143,6 +143,10 @@ where
                 self.gone.cancel();
                 return None;
             };
+            if let Err(refusal) = check_read_message(&message) {
+                let _ = self.inner.send(*refusal).await;
+                continue;
+            }
             let JsonRpcMessage::Request(asked) = &message else {
                 if self.short.open.load(Ordering::Acquire) {
                     return Some(message);

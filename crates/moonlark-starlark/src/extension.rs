@@ -121,8 +121,17 @@ impl ExtensionVersion {
                 body,
             )
         });
-        let tools = tools.collect::<Result<_>>()?;
-        Ok(LoadedExtension { tools, library: false, hides_tools: false })
+        let (mut made, mut mistakes) = (Vec::new(), Vec::new());
+        for tool in tools {
+            match tool {
+                Ok(tool) => made.push(tool),
+                Err(mistake) => mistakes.push(mistake),
+            }
+        }
+        if !mistakes.is_empty() {
+            return Err(tool_header::merge_mistakes(mistakes));
+        }
+        Ok(LoadedExtension { tools: made, library: false, hides_tools: false })
     }
 }
 

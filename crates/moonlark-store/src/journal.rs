@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use moonlark_core::content::ToolAnswer;
 use moonlark_core::journal::{
-    JournalBacklog, JournalEntry, JournalQuery, JournalRecorder, RecordId, RunBegan, RunRecord,
+    CallBegan, CallEnded, CallRecord, JournalBacklog, JournalEntry, JournalQuery, JournalRecorder,
+    RecordId, RunBegan, RunRecord, UpcomingCall, caller_key, redaction,
 };
 use moonlark_core::tool::BoxFuture;
-use moonlark_core::{Problem, Result};
+use moonlark_core::{Caller, Problem, Result};
 use parking_lot::Mutex;
 use serde_json::Value as Json;
 use tokio::sync::oneshot;
 
-use crate::journal_queue::{JournalQueue, JournalQueueItem};
+use crate::journal_queue::{FlushMarkers, JournalQueue, JournalQueueItem};
 use crate::journal_reader::{JournalReader, run_records};
 use crate::journal_schema::JournalSettings;
 use crate::journal_writer::{JournalShared, JournalWriter};
@@ -45,9 +47,11 @@ impl Journal {
     /// Begin to keep one. The file is opened by the writer: what is wrong with
     /// it is known a moment later, and calls do not wait for it.
     pub fn open(settings: JournalSettings) -> Result<Arc<Journal>> {
+        let queue = Arc::new(JournalQueue::default());
+        queue.set_journal_size(settings.size);
         let shared = Arc::new(JournalShared {
             settings: Mutex::new(settings),
-            queue: Arc::new(JournalQueue::default()),
+            queue,
             trouble: Mutex::default(),
             number: AtomicI64::new(0),
             written: AtomicU64::new(0),
@@ -63,6 +67,7 @@ impl Journal {
 
     /// Other settings from now on; the file stays the same.
     pub fn configure(&self, settings: JournalSettings) {
+        self.shared.queue.set_journal_size(settings.size);
         let mut current = self.shared.settings.lock();
         let file = current.file.clone();
         *current = JournalSettings { file, ..settings };
@@ -89,9 +94,7 @@ impl Journal {
     /// Everything that was taken so far is in the file, or a Problem says why
     /// it is not.
     pub async fn flush(&self) -> Result<()> {
-        let (waits, written) = oneshot::channel();
-        self.shared.queue.push_item(JournalQueueItem::new(None, Some(waits)));
-        written.await.unwrap_or_else(|_| Err(journal_closed_problem()))
+        wait_until_written(self.shared.queue.push_flush()).await
     }
 
     /// Write the rest, and end.
@@ -124,6 +127,24 @@ impl JournalRecorder for Journal {
         self.shared.queue.wait_for_room()
     }
 
+    fn prepare_call(&self, call: UpcomingCall<'_>) -> Result<Option<BoxFuture<()>>> {
+        self.shared.queue.prepare_call(call)
+    }
+
+    fn prepare_answer(
+        &self,
+        run: Option<RecordId>,
+        tool: &str,
+        answer: &Result<ToolAnswer>,
+    ) -> Result<()> {
+        let Some(run) = run else { return Ok(()) };
+        self.shared.queue.count_answer(run, tool, redaction::recorded_answer_bytes(answer))
+    }
+
+    fn record_refused_call(&self, began: CallBegan, ended: CallEnded) {
+        self.shared.queue.push_refused_call(began, ended);
+    }
+
     fn record_durably(&self, entry: JournalEntry) -> BoxFuture<Result<()>> {
         if let Some(problem) = self.shared.trouble.lock().clone() {
             let message =
@@ -139,22 +160,35 @@ impl JournalRecorder for Journal {
         if self.shared.trouble.lock().is_some() {
             return Box::pin(std::future::ready(()));
         }
-        let (waits, written) = oneshot::channel();
-        self.shared.queue.push_item(JournalQueueItem::new(None, Some(waits)));
-        Box::pin(async move { drop(written.await) })
+        let markers = self.shared.queue.push_flush();
+        Box::pin(async move { drop(markers.wait_until_written().await) })
+    }
+
+    fn flush_caller(&self, caller: &Caller) -> BoxFuture<()> {
+        if self.shared.trouble.lock().is_some() {
+            return Box::pin(std::future::ready(()));
+        }
+        let markers = self.shared.queue.push_caller_flush(caller_key(caller));
+        Box::pin(async move { drop(markers.wait_until_written().await) })
     }
 
     fn claim_plan_run(&self, began: RunBegan, again: bool) -> BoxFuture<Result<Option<RecordId>>> {
-        let (waits, written) = oneshot::channel();
-        self.shared.queue.push_item(JournalQueueItem::new(None, Some(waits)));
+        let caller = caller_key(&began.caller);
+        let markers = self.shared.queue.push_caller_flush(caller.clone());
         let shared = self.shared.clone();
         Box::pin(async move {
-            written.await.unwrap_or_else(|_| Err(journal_closed_problem()))?;
+            wait_until_written(markers).await?;
             let number = shared.number.load(Ordering::Relaxed);
             let file = shared.settings.lock().file.clone();
+            let (run, bytes) = (began.run, began.script.len());
             let claim = move || run_records::claim_plan(&file, &began, number, again);
             let claimed = tokio::task::spawn_blocking(claim).await;
-            claimed.unwrap_or_else(|_| Err(Problem::internal("the journal could not be written")))
+            let claimed = claimed
+                .unwrap_or_else(|_| Err(Problem::internal("the journal could not be written")))?;
+            if claimed.is_none() {
+                shared.queue.add_run(run, Some(caller), bytes);
+            }
+            Ok(claimed)
         })
     }
 
@@ -182,12 +216,14 @@ impl JournalRecorder for Journal {
     }
 
     fn run_query(&self, look: JournalQuery) -> BoxFuture<Result<Json>> {
-        let (waits, written) = oneshot::channel();
-        self.shared.queue.push_item(JournalQueueItem::new(None, Some(waits)));
+        let markers = match &look.of {
+            Some(caller) => self.shared.queue.push_caller_flush(Arc::from(caller.as_str())),
+            None => self.shared.queue.push_flush(),
+        };
         let reader = self.reader();
         Box::pin(async move {
             // What cannot be written now can still be looked at.
-            let _ = written.await;
+            let _ = markers.wait_until_written().await;
             let read = tokio::task::spawn_blocking(move || reader.answer_query(&look));
             read.await.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))
         })
@@ -196,19 +232,38 @@ impl JournalRecorder for Journal {
 
 impl Journal {
     fn load_run_record(&self, run: RecordId, take_over: bool) -> BoxFuture<Result<RunRecord>> {
-        let (waits, written) = oneshot::channel();
-        self.shared.queue.push_item(JournalQueueItem::new(None, Some(waits)));
+        let markers = self.shared.queue.push_run_flush(run);
         let shared = self.shared.clone();
         Box::pin(async move {
-            written.await.unwrap_or_else(|_| Err(journal_closed_problem()))?;
+            wait_until_written(markers).await?;
             let number = take_over.then(|| shared.number.load(Ordering::Relaxed));
             let file = shared.settings.lock().file.clone();
             let read = tokio::task::spawn_blocking(move || {
                 run_records::read_run_record(&file, run, number)
             });
-            read.await.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))
+            let read = read.await;
+            let record =
+                read.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))?;
+            if take_over {
+                shared.queue.add_run(run, None, recorded_run_bytes(&record));
+            }
+            Ok(record)
         })
     }
+}
+
+/// What a run has put on record so far, of what counts against its limit.
+fn recorded_run_bytes(record: &RunRecord) -> usize {
+    let call_bytes = |call: &CallRecord| {
+        let answer = call.ended.as_ref().and_then(|ended| ended.answer.as_ref());
+        redaction::recorded_value_bytes(&call.began.args)
+            + answer.map_or(0, redaction::recorded_answer_bytes)
+    };
+    record.began.script.len() + record.calls.iter().map(call_bytes).sum::<usize>()
+}
+
+async fn wait_until_written(markers: FlushMarkers) -> Result<()> {
+    markers.wait_until_written().await.unwrap_or_else(|| Err(journal_closed_problem()))
 }
 
 fn journal_closed_problem() -> Problem {

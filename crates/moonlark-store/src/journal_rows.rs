@@ -1,19 +1,21 @@
 //! Entries to rows.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::journal::{
-    CallBegan, CallEnded, JournalEntry, RecordId, RunBegan, RunEnded, redaction,
+    CallBegan, CallEnded, JournalEntry, RecordId, RunBegan, RunEnded, caller_key, redaction,
 };
 use moonlark_core::tool::CallEffects;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Value};
 use rusqlite::types::{ToSql, ToSqlOutput};
-use rusqlite::{CachedStatement, Transaction, params};
+use rusqlite::{CachedStatement, OptionalExtension, Transaction, params};
 
 use crate::sealing::{JournalSeal, SealedField};
+use crate::usage::CallerUsage;
 use crate::value_packing::{pack_answer, pack_value};
 
 /// Bytes of a script that people are shown.
@@ -53,8 +55,9 @@ pub(crate) fn write_entries<'a>(
         })
         .collect();
     let mut whole = HashMap::new();
-    let mut rows =
-        JournalRowWriter { calls: CallStatements::new(transaction)?, transaction, process, seal };
+    let calls = CallStatements::new(transaction)?;
+    let usage = CallerUsage::default();
+    let mut rows = JournalRowWriter { calls, usage, transaction, process, seal };
     for entry in entries {
         match entry {
             JournalEntry::CallBegan(began) => {
@@ -82,7 +85,7 @@ pub(crate) fn write_entries<'a>(
             JournalEntry::RunEnded(ended) => rows.update_ended_run(ended)?,
         }
     }
-    Ok(())
+    Ok(rows.usage.add_to_table(transaction)?)
 }
 
 /// The statements that most entries need, looked up once per batch.
@@ -114,6 +117,7 @@ impl<'t> CallStatements<'t> {
 
 struct JournalRowWriter<'t, 'c> {
     calls: CallStatements<'t>,
+    usage: CallerUsage,
     transaction: &'t Transaction<'c>,
     process: i64,
     seal: &'t JournalSeal,
@@ -126,6 +130,9 @@ impl JournalRowWriter<'_, '_> {
         ended: Option<&CallEnded>,
     ) -> Result<(), EntryWriteError> {
         let (id, caller) = (began.call, &began.caller);
+        let shown = redaction::redact_arguments(&began.args, &began.secrets);
+        let message = ended.and_then(|ended| ended.message.as_deref());
+        let mut bytes = shown.len() + message.map_or(0, str::len);
         self.calls.begin.execute(params![
             SqlId(id),
             began.parent.map(SqlId),
@@ -139,10 +146,10 @@ impl JournalRowWriter<'_, '_> {
             caller.surface,
             caller.name(),
             caller.client,
-            redaction::redact_arguments(&began.args, &began.secrets),
+            shown,
             ended.map(|ended| duration_micros(ended.took)),
             ended.map(|ended| ended.outcome),
-            ended.and_then(|ended| ended.message.as_deref()),
+            message,
             ended.and_then(|ended| ended.order).map(saturating_i64),
         ])?;
         if began.place.is_some() {
@@ -150,8 +157,10 @@ impl JournalRowWriter<'_, '_> {
                 self.seal.seal_value(SealedField::Arguments, id, pack_value(&began.args)?)?;
             let answer = ended.and_then(|ended| ended.answer.as_ref());
             let answer = self.seal_answer(SealedField::Answer, id, answer)?;
+            bytes += args.len() + answer.as_ref().map_or(0, Vec::len);
             self.calls.exact.execute(params![SqlId(id), args, answer])?;
         }
+        self.usage.add_row(caller_key(caller), bytes);
         Ok(())
     }
 
@@ -166,7 +175,8 @@ impl JournalRowWriter<'_, '_> {
         if let Some(answer) =
             self.seal_answer(SealedField::Answer, ended.call, ended.answer.as_ref())?
         {
-            self.calls.answer.execute(params![SqlId(ended.call), answer])?;
+            let written = self.calls.answer.execute(params![SqlId(ended.call), answer])?;
+            self.usage.add_bytes(ended.caller.clone(), written * answer.len());
         }
         Ok(())
     }
@@ -179,6 +189,8 @@ impl JournalRowWriter<'_, '_> {
         ]);
         let sealed = self.seal.seal_value(SealedField::Run, began.run, pack_value(&exact)?)?;
         let script = redaction::redact_script(&began.script, &began.secrets);
+        let script = truncate_text(&script, MAX_SHOWN_SCRIPT_BYTES);
+        self.usage.add_row(caller_key(&began.caller), script.len() + sealed.len());
         self.transaction.execute(
             "INSERT OR IGNORE INTO journal_runs (id, call, process, at, surface, caller, client, script, \
              plan, follows, sealed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
@@ -190,7 +202,7 @@ impl JournalRowWriter<'_, '_> {
                 began.caller.surface,
                 began.caller.name(),
                 began.caller.client,
-                truncate_text(&script, MAX_SHOWN_SCRIPT_BYTES),
+                script,
                 began.plan,
                 began.follows.map(SqlId),
                 sealed,
@@ -201,9 +213,10 @@ impl JournalRowWriter<'_, '_> {
 
     fn update_ended_run(&mut self, ended: &RunEnded) -> Result<(), EntryWriteError> {
         let answer = self.seal_answer(SealedField::RunAnswer, ended.run, ended.answer.as_ref())?;
-        self.transaction.execute(
+        let bytes = answer.as_ref().map_or(0, Vec::len);
+        let caller = self.transaction.query_row(
             "UPDATE journal_runs SET took = ?2, outcome = ?3, message = ?4, answer = ?5, \
-             approval = NULL, place = NULL WHERE id = ?1",
+             approval = NULL, place = NULL WHERE id = ?1 RETURNING coalesce(caller, '')",
             params![
                 SqlId(ended.run),
                 duration_micros(ended.took),
@@ -211,7 +224,11 @@ impl JournalRowWriter<'_, '_> {
                 ended.message,
                 answer
             ],
-        )?;
+            |row| row.get::<_, String>(0),
+        );
+        if let Some(caller) = caller.optional()? {
+            self.usage.add_bytes(Arc::from(caller), bytes);
+        }
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use moonlark_core::{Problem, Result};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::journal_problem::journal_problem;
+use crate::usage::create_usage_table;
 
 /// What the operator decides about the journal.
 #[derive(Debug, Clone, PartialEq)]
@@ -144,7 +145,6 @@ fn open_database_once(path: &Path) -> Result<Connection> {
     }
     // What SQLite makes beside it is as private as the file.
     let mut options = std::fs::OpenOptions::new();
-    #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let _ = options.write(true).create_new(true).open(path);
     let fail = |error: rusqlite::Error| journal_problem(path, &error);
@@ -214,11 +214,17 @@ fn add_missing_columns(connection: &Connection) -> rusqlite::Result<()> {
             return Err(error);
         }
     }
-    let indexes = "SELECT count(*) FROM sqlite_master WHERE name = 'approval_requests_that_wait'";
-    match connection.query_row(indexes, [], |row| row.get::<_, i64>(0))? {
-        0 => connection.execute_batch(ADDED_INDEXES),
-        _ => Ok(()),
+    let exists = |name: &str| {
+        let sql = "SELECT count(*) > 0 FROM sqlite_master WHERE name = ?1";
+        connection.query_row(sql, [name], |row| row.get::<_, bool>(0))
+    };
+    if !exists("approval_requests_that_wait")? {
+        connection.execute_batch(ADDED_INDEXES)?;
     }
+    if !exists("journal_usage")? {
+        create_usage_table(connection)?;
+    }
+    Ok(())
 }
 
 fn schema_version(connection: &Connection, path: &Path) -> Result<i64> {
@@ -241,7 +247,6 @@ fn check_version(version: i64, path: &Path) -> Result<i64> {
 /// A folder that is this user's alone if we make it.
 pub(crate) fn create_private_folder(folder: &Path) -> Result<()> {
     let mut builder = std::fs::DirBuilder::new();
-    #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(folder).map_err(|error| {
         Problem::unavailable(format!("{} cannot be made: {error}", folder.display()))

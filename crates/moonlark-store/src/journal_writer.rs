@@ -26,8 +26,12 @@ use crate::sealing::JournalSeal;
 const WRITE_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long entries that nobody waits for may be in the system's hands only.
 const MAX_UNSYNCED_TIME: Duration = Duration::from_secs(1);
-/// How often old entries are looked for.
+/// How often old entries are looked for, and how often while nothing could be removed.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
+const FULL_RETENTION_INTERVAL: Duration = Duration::from_secs(5);
+/// How much may be written before it is looked how large the journal is: this part of its size.
+const RETENTION_SHARES: u64 = 32;
+const MAX_UNCHECKED_BYTES: u64 = 32 * 1024 * 1024;
 /// How often a batch is tried that is still there when the journal is closed.
 const MAX_CLOSING_ATTEMPTS: u32 = 2;
 
@@ -49,7 +53,10 @@ pub(crate) struct JournalWriter {
     /// Taken from the queue, and not written yet.
     pending: Vec<JournalQueueItem>,
     synced: Instant,
-    tidied: Option<Instant>,
+    /// When the next look for old entries is due; none while there is more to remove.
+    next_retention: Option<Instant>,
+    /// What was written since the last look.
+    unchecked_bytes: u64,
     retention: JournalRetention,
 }
 
@@ -69,7 +76,8 @@ impl JournalWriter {
             open: None,
             pending: Vec::new(),
             synced: Instant::now(),
-            tidied: None,
+            next_retention: Some(Instant::now()),
+            unchecked_bytes: 0,
             retention: JournalRetention::default(),
         }
     }
@@ -80,7 +88,9 @@ impl JournalWriter {
         // So that what is wrong is known before anything has been called.
         self.write_step();
         while !self.shared.queue.is_done() || !self.pending.is_empty() {
-            let taken = self.shared.queue.take_batch(WRITE_RETRY_INTERVAL);
+            let has_more_to_remove = self.next_retention.is_none();
+            let patience = if has_more_to_remove { Duration::ZERO } else { WRITE_RETRY_INTERVAL };
+            let taken = self.shared.queue.take_batch(patience);
             self.pending.extend(taken);
             self.write_step();
             if self.pending.is_empty() || !self.shared.queue.is_closed() {
@@ -119,18 +129,27 @@ impl JournalWriter {
                 .map_err(|error| JournalWriteFailure::from_error(&settings.file, error))?;
             let entries = self.pending.iter().filter(|item| item.entry.is_some()).count();
             self.shared.written.fetch_add(entries as u64, Ordering::Relaxed);
+            self.unchecked_bytes += self.pending.iter().map(|item| item.weight as u64).sum::<u64>();
             if sync {
                 self.synced = Instant::now();
             }
         }
-        if self.tidied.is_none_or(|tidied| tidied.elapsed() > RETENTION_INTERVAL) {
+        let max_unchecked = (settings.size / RETENTION_SHARES).min(MAX_UNCHECKED_BYTES);
+        if self.next_retention.is_none_or(|next| Instant::now() >= next)
+            || self.unchecked_bytes >= max_unchecked
+        {
             let file = &settings.file;
-            let tidied = self.retention.remove_expired(&mut open.connection, &settings);
-            let done =
-                tidied.map_err(|error| JournalWriteFailure::from_error(file, error.into()))?;
+            // So that a failure is not tried again at once.
+            self.next_retention = Some(Instant::now() + RETENTION_INTERVAL);
+            self.unchecked_bytes = 0;
+            let step = self.retention.remove_some(&mut open.connection, &settings);
+            let step = step.map_err(|error| JournalWriteFailure::from_error(file, error.into()))?;
             process_lock::remove_stale_locks(file);
+            let is_full = step.full_of.is_some();
+            self.shared.queue.set_full_of(step.full_of);
+            let pause = if is_full { FULL_RETENTION_INTERVAL } else { RETENTION_INTERVAL };
             // The rest can wait until others had their turn.
-            self.tidied = done.then(Instant::now);
+            self.next_retention = step.is_done.then(|| Instant::now() + pause);
         }
         Ok(())
     }

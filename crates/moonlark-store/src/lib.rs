@@ -20,6 +20,7 @@ mod journal_writer;
 mod process_lock;
 mod retention;
 mod sealing;
+mod usage;
 mod value_packing;
 
 #[cfg(test)]

@@ -49,6 +49,13 @@ pub(crate) fn is_process_alive(file: &Path, lock: &str) -> bool {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
+/// The locks of the processes that write to the database at `file`.
+pub(crate) fn alive_locks(file: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(locks_folder(file)) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|lock| is_process_alive(file, lock)).collect()
+}
+
 /// Remove what processes left that were killed.
 pub(crate) fn remove_stale_locks(file: &Path) {
     let Ok(entries) = std::fs::read_dir(locks_folder(file)) else { return };

@@ -144,7 +144,6 @@ fn associated_data(spot: SealedField, id: RecordId) -> [u8; 17] {
 
 fn read_key(path: &Path) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;
-    #[cfg(unix)]
     if std::os::unix::fs::MetadataExt::mode(&file.metadata()?) & 0o077 != 0 {
         return Err(io::Error::other("others can read it: `chmod 600` keeps it"));
     }
@@ -161,7 +160,6 @@ fn make_key(path: &Path) -> io::Result<Vec<u8>> {
     let aside = partial_path(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
-    #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&aside)?;
     let made =
@@ -250,7 +248,6 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         assert_eq!(names, ["journal.key"]);
-        #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
             let key = folder.path().join("journal.key");

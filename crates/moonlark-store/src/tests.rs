@@ -1,5 +1,7 @@
 //! The journal as a whole, on real files.
 
+mod journal_shares;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::journal::{
     CallBegan, CallEnded, JournalEntry, JournalRecorder, RecordId, RedactionScopes, RunBegan,
-    RunEnded, RunPaused,
+    RunEnded, RunPaused, UpcomingCall,
 };
 use moonlark_core::secret::{SecretValue, Secrets};
 use moonlark_core::tool::{CallEffects, CallScope};
@@ -93,7 +95,8 @@ fn call_ended(call: RecordId, order: u64, answer: Result<ToolAnswer, Problem>) -
     let outcome = answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
     let message = answer.as_ref().err().map(|problem| problem.message.clone());
     let took = Duration::from_micros(1234);
-    CallEnded { call, took, outcome, message, answer: Some(answer), order: Some(order) }
+    let (caller, answer) = ("ci".into(), Some(answer));
+    CallEnded { call, caller, took, outcome, message, answer, order: Some(order) }
 }
 
 /// Of the precision that is kept.

@@ -37,6 +37,16 @@ impl EffectsConfig {
         self == EffectsConfig::default()
     }
 
+    /// What of it asks for more care than nothing said at all.
+    pub(crate) fn only_stricter(self) -> EffectsConfig {
+        EffectsConfig {
+            read_only: self.read_only.filter(|it| !it),
+            destructive: self.destructive.filter(|it| *it),
+            idempotent: self.idempotent.filter(|it| !it),
+            open_world: self.open_world.filter(|it| *it),
+        }
+    }
+
     /// The effects that hold where the source says `said`.
     pub(crate) fn apply_to(self, said: CallEffects) -> CallEffects {
         let read_only = self.read_only.unwrap_or(said.read_only);

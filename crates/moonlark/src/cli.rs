@@ -45,7 +45,7 @@ mod tool_options;
 mod tool_test;
 mod types;
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -409,4 +409,28 @@ pub(crate) fn pretty_json(value: &Value) -> Result<String, Problem> {
 
 pub(crate) fn display_path(path: &Path) -> String {
     path.display().to_string()
+}
+
+/// `path` as it is written in the folder `here`, with `..` where it is not below.
+pub(crate) fn path_from(here: &Path, path: &Path) -> PathBuf {
+    let common = here.components().zip(path.components()).take_while(|(a, b)| a == b).count();
+    // Nothing in common but the root: the whole path says more.
+    if common < 2 {
+        return path.to_owned();
+    }
+    let up = here.components().skip(common).map(|_| Component::ParentDir);
+    up.chain(path.components().skip(common)).collect()
+}
+
+/// Without `.` and `..`, by the text alone.
+pub(crate) fn normalize_path(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
 }

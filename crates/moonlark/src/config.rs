@@ -60,7 +60,7 @@ pub use policy_config::{
 pub use script_config::{ConfigSecret, ScriptConfig};
 pub use server_auth_config::ServerAuthConfig;
 pub use source_tool_config::{SourceToolConfig, SourceToolEffects};
-pub(crate) use source_tool_config::{fixed_arguments, tool_configs};
+pub(crate) use source_tool_config::{find_tool_faults, fixed_arguments, tool_configs};
 pub use store_config::StoreConfig;
 pub use telemetry_config::{LogConfig, LogFormat, TelemetryConfig};
 pub use timeout_seconds::TimeoutSeconds;
@@ -158,6 +158,12 @@ pub struct LimitsConfig {
     pub load: TimeoutSeconds,
     /// Memory of one script.
     pub memory: ByteSize,
+    /// Memory of all Luau scripts in the whole server, also of those that wait. One
+    /// caller may have three quarters of it. When not set: half of what the machine or
+    /// its container has, and at least four times `memory`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ByteSize", example = &"1GB")]
+    pub memory_total: Option<ByteSize>,
     /// Calls and loop rounds of one Starlark script.
     #[schemars(range(min = 1, max = 1_000_000_000_000_u64))]
     pub steps: u64,
@@ -374,6 +380,7 @@ impl Default for LimitsConfig {
             timeout: TimeoutSeconds::new(30),
             load: TimeoutSeconds::new(5),
             memory: ByteSize::from_mib(64),
+            memory_total: None,
             steps: 1_000_000_000,
             calls: 100,
             parallel: 16,

@@ -28,7 +28,7 @@ use toml::de::DeTable;
 
 use crate::config::{ProjectConfig, config_json_schema};
 use crate::secrets_file::{SecretsFile, secrets_file_path};
-use crate::state_folder::state_folder_path;
+use crate::state_folder::{check_state_folder, state_folder_path};
 use config_builder::BuiltConfig;
 use config_finding::ConfigFinding;
 use config_search::{FoundConfigFile, find_config_file};
@@ -145,6 +145,7 @@ pub fn load_config_with(
     env: EnvLookup<'_>,
 ) -> Result<LoadedConfig, RejectedConfig> {
     let Some(found) = find_config_file(explicit, cwd, env) else {
+        check_state_folder(cwd)?;
         let (secrets, warnings) = SecretsFile::read(cwd);
         return Ok(LoadedConfig {
             secrets,
@@ -155,6 +156,7 @@ pub fn load_config_with(
     let bytes = read_config_file(&found)?;
     let text = decode_utf8(&bytes, &found.label)?;
     let root = found.path.parent().unwrap_or(cwd).to_owned();
+    check_state_folder(&root)?;
     let (secrets, mut warnings) = SecretsFile::read(&root);
     let values = ValueSources::new(env, secrets.clone(), &root);
     let place = |findings| config_finding::locate_findings(findings, &found.label, text);
@@ -173,7 +175,7 @@ pub fn load_config_with(
     Ok(LoadedConfig { warnings, unset, absent_texts, secrets, ..loaded })
 }
 
-/// The file that [`load`] would read, whatever is in it.
+/// The file that [`load_config`] would read, whatever is in it.
 pub fn find_config_path(
     explicit: Option<&Path>,
     cwd: &Path,

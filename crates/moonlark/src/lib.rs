@@ -3,6 +3,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+#[cfg(not(unix))]
+compile_error!("Moonlark needs a Unix system: Linux, or macOS, where it is not tested");
+
 mod apis;
 pub mod builtin;
 pub mod cli;

@@ -8,17 +8,23 @@
 //! are read, and scripts are loaded beside everything else ([`script_loading`]). The
 //! state is locked to look at it and to swap a part, never while something loads.
 
+mod cli_sources;
 mod effective_config;
+mod reload_report;
 mod script_load_limiter;
 mod script_loading;
 mod watch_list;
 
-use std::collections::BTreeMap;
+pub use cli_sources::{CliSources, StateRetention};
+pub use reload_report::{ReloadProblem, ReloadReport};
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use moonlark_core::{Caller, Catalog, Gateway, Module, Problem, Result, SourceLocation, Tool};
+use moonlark_core::{
+    Caller, Catalog, Gateway, Module, Problem, Result, SourceLocation, Tool, Warning,
+};
 use moonlark_luau::LuauEngine;
 use moonlark_server::{RequestAuthenticator, SessionVault};
 use moonlark_starlark::StarlarkEngine;
@@ -29,8 +35,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::apis::ApiSources;
 use crate::builtin;
-use crate::config::{McpServerConfig, ProjectConfig};
-use crate::config_file::{self, LoadedConfig, RejectedConfig, ValueRequirement};
+use crate::config::{ByteSize, ProjectConfig};
+use crate::config_file::{self, LoadedConfig, RejectedConfig};
 use crate::connectors;
 use crate::effective_policy;
 use crate::http_auth;
@@ -104,58 +110,6 @@ struct ProjectState {
     tools: Vec<Arc<Tool>>,
     /// What is wrong with the scripts and the configuration.
     problems: Vec<Problem>,
-}
-
-/// Sources from the command line, which come before those of the file, and what the
-/// command makes of the project.
-#[derive(Debug, Default, Clone)]
-pub struct CliSources {
-    pub servers: BTreeMap<String, McpServerConfig>,
-    /// Documents of APIs, by the names they get. Files are seen from the working
-    /// directory.
-    pub specs: BTreeMap<String, String>,
-    /// The environment variables that hold their secrets.
-    pub logins: BTreeMap<String, String>,
-    /// Whether the values of variables have to be there.
-    pub values_needed: ValueRequirement,
-    /// What becomes of what there is to remember where there is no project.
-    pub state_kept: StateRetention,
-}
-
-/// Where a folder that is no project keeps what Moonlark remembers.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub enum StateRetention {
-    /// Nowhere: a command that is done in a moment leaves nothing behind.
-    #[default]
-    UntilTheEnd,
-    /// In the folder, which is the project of a server from then on.
-    InFolder,
-}
-
-/// What a reload did, in words for the log.
-#[derive(Debug, Default)]
-pub struct ReloadReport {
-    pub changes: Vec<String>,
-    pub problems: Vec<ReloadProblem>,
-}
-
-/// Something that was not taken over.
-#[derive(Debug)]
-pub struct ReloadProblem {
-    pub problem: Problem,
-    /// An earlier version works, and stays in use.
-    pub last_good_stays: bool,
-}
-
-impl ReloadReport {
-    pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.problems.is_empty()
-    }
-
-    fn merge_report(&mut self, other: ReloadReport) {
-        self.changes.extend(other.changes);
-        self.problems.extend(other.problems);
-    }
 }
 
 impl Project {
@@ -236,12 +190,20 @@ impl Project {
         };
         let mut state = project.state.lock();
         project.gateway.set_admission_limits(state.loaded.config.limits.admission_limits());
+        project.limit_script_memory(&state.loaded.config);
+        let engine = project.luau.clone();
+        project.gateway.metrics().add_collector(move || engine.memory_metrics());
         project.gateway.set_policy(effective_policy::build_policy(&state.loaded));
         project.gateway.set_identity(state.loaded.config.server.server_identity());
         learned_shapes_file::import_learned_shapes(&project.gateway, &state.loaded.state);
         project.compose_catalog(&mut state);
         drop(state);
         Ok(project)
+    }
+
+    fn limit_script_memory(&self, config: &ProjectConfig) {
+        let limits = &config.limits;
+        self.luau.set_memory_total(limits.memory_total.map(ByteSize::bytes), limits.memory.bytes());
     }
 
     /// Look again at what is on disk, and wait until all of it is in use.
@@ -263,6 +225,7 @@ impl Project {
                     loaded.state = folder.path().to_owned();
                 }
                 self.gateway.set_admission_limits(loaded.config.limits.admission_limits());
+                self.limit_script_memory(&loaded.config);
                 self.gateway.set_policy(effective_policy::build_policy(&loaded));
                 self.gateway.set_identity(loaded.config.server.server_identity());
                 self.journaling.apply_config(&loaded);
@@ -375,6 +338,14 @@ impl Project {
         if self.passing_state.is_none() {
             prepare_state_folder(&loaded.state);
             self.journaling.start_recording(&loaded, &self.gateway);
+        }
+    }
+
+    /// Write what the journal has yet to write, so that readers of its file see it.
+    pub(crate) async fn flush_journal(&self) -> Result<()> {
+        match self.journaling.journal() {
+            Some(journal) => journal.flush().await,
+            None => Ok(()),
         }
     }
 
@@ -537,6 +508,16 @@ impl Project {
             offered.contains(problem) || down.any(|it| it == problem)
         };
         catalog.problems().iter().filter(|it| !of_sources(it)).cloned().collect()
+    }
+
+    /// What the authors of scripts might write otherwise.
+    pub(crate) fn script_warnings(&self) -> Vec<Warning> {
+        let catalog = self.gateway.catalog();
+        let state = self.state.lock();
+        let config = &state.loaded.config;
+        let mut warnings: Vec<Warning> = catalog.warnings().cloned().collect();
+        warnings.extend(prompt_scripts::unknown_tool_warnings(&state.agents, &catalog, config));
+        warnings
     }
 
     /// Put the next catalog together, and publish it if it says anything new.

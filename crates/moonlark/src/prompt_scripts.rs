@@ -12,11 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use moonlark_core::source_resources::SourceResources;
-use moonlark_core::{Gateway, Problem, SourceLocation};
+use moonlark_core::{Catalog, Gateway, Problem, SourceLocation, Warning};
 use moonlark_luau::LuauEngine;
 
+use crate::config::ProjectConfig;
 use crate::config_file::LoadedConfig;
 use crate::scripts::{self, DiscoveredScript, ScriptKind, display_path};
+use crate::source_selection::may_belong_to_source;
 
 /// The scripts by their files.
 pub(crate) type PromptScriptEntries = BTreeMap<PathBuf, Arc<PromptScriptEntry>>;
@@ -27,6 +29,8 @@ pub(crate) struct PromptScriptEntry {
     inner: scripts::ScriptEntry,
     /// What the last version that loaded offers.
     offers: Option<Arc<SourceResources>>,
+    /// The tools that it says it is about, by name.
+    tools: Vec<String>,
     /// It misses a value that its settings name, so no version of it can be used.
     is_out_of_order: bool,
 }
@@ -45,7 +49,8 @@ impl PromptScriptEntry {
             problem: Some(problem),
             ..scripts::ScriptEntry::default()
         };
-        PromptScriptEntry { fingerprint, inner, offers: None, is_out_of_order: false }
+        let tools = Vec::new();
+        PromptScriptEntry { fingerprint, inner, offers: None, tools, is_out_of_order: false }
     }
 
     /// The files it consists of.
@@ -68,6 +73,7 @@ impl PromptScriptEntry {
         let is_broken = self.offers.is_none() && !self.is_out_of_order;
         if let Some(old) = old.filter(|_| is_broken) {
             self.offers.clone_from(&old.offers);
+            self.tools.clone_from(&old.tools);
         }
         self
     }
@@ -76,6 +82,42 @@ impl PromptScriptEntry {
 /// What all of them offer.
 pub(crate) fn collect_prompt_offers(entries: &PromptScriptEntries) -> Vec<Arc<SourceResources>> {
     entries.values().filter_map(|entry| entry.offers.clone()).collect()
+}
+
+/// Tools in `agent.tools` that do not exist. Those of a source that has not connected
+/// are not known, so nothing is said of them.
+pub(crate) fn unknown_tool_warnings(
+    entries: &PromptScriptEntries,
+    catalog: &Catalog,
+    config: &ProjectConfig,
+) -> Vec<Warning> {
+    let servers = config.mcp_servers.iter().map(|(name, it)| (name, it.prefix.as_deref()));
+    let apis = config.apis.iter().map(|(name, it)| (name, it.prefix.as_deref()));
+    let is_connected = |source: &str| catalog.tools().iter().any(|it| it.source.name == source);
+    let unconnected: Vec<(&String, Option<&str>)> =
+        servers.chain(apis).filter(|(source, _)| !is_connected(source)).collect();
+    let may_come = |tool: &str| {
+        let mut sources = unconnected.iter();
+        sources.any(|(source, prefix)| {
+            // Without a prefix, any name may be one of its tools'.
+            *prefix == Some("") || may_belong_to_source(tool, source, *prefix)
+        })
+    };
+    let mut warnings = Vec::new();
+    for entry in entries.values() {
+        let Some(offers) = &entry.offers else { continue };
+        for tool in entry.tools.iter().filter(|tool| !may_come(tool)) {
+            let Err(unknown) = catalog.find_tool_for_agents(tool) else { continue };
+            let message = format!("agent.tools names {tool}, which does not exist");
+            let hint = unknown.hint.unwrap_or_else(|| "`moonlark tool list` has all".to_owned());
+            warnings.push(
+                Warning::new(message)
+                    .at_location(SourceLocation::in_file(offers.source.name.clone()))
+                    .with_hint(hint),
+            );
+        }
+    }
+    warnings
 }
 
 /// Prompts of which clients get only the first.
@@ -173,6 +215,7 @@ pub(crate) async fn load_prompt_script(
         scripts::ScriptEntry { folder: folder.path.clone(), ..scripts::ScriptEntry::default() };
     let outage = scripts::script_outage(found, &loaded.config).first().cloned();
     let is_out_of_order = outage.is_some();
+    let mut tools = Vec::new();
     let outcome = match scripts::prepare_script(found, loaded) {
         Ok(script) => {
             let scope = Arc::new(script.scope.clone());
@@ -180,7 +223,10 @@ pub(crate) async fn load_prompt_script(
             inner.texts = texts;
             match outage {
                 Some(problem) => agent.and(Err(problem)),
-                None => agent.and_then(|agent| prompt_source::offer_prompt(found, agent, scope)),
+                None => agent.and_then(|agent| {
+                    tools.clone_from(&agent.header.tools);
+                    prompt_source::offer_prompt(found, agent, scope)
+                }),
             }
         }
         Err(problem) => {
@@ -196,5 +242,5 @@ pub(crate) async fn load_prompt_script(
             None
         }
     };
-    PromptScriptEntry { fingerprint, inner, offers, is_out_of_order }
+    PromptScriptEntry { fingerprint, inner, offers, tools, is_out_of_order }
 }

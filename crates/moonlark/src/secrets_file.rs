@@ -81,7 +81,16 @@ pub(crate) fn add_secrets(root: &Path, new: &BTreeMap<String, String>) -> Result
             .at_location(SourceLocation::in_file(STATE_FOLDER_NAME))
             .with_hint("secrets are kept there; check that this user may write to the project")
     })?;
-    let file = ClientFile::read(&secrets_file_path(root), secrets_file_display_path())?;
+    let path = secrets_file_path(root);
+    // What a link leads to may be a file that others read, or that git tracks.
+    if path.symlink_metadata().is_ok_and(|it| !it.is_file()) {
+        return Err(Problem::unavailable(
+            "this is a link or no regular file, so no secret is put there",
+        )
+        .at_location(SourceLocation::in_file(secrets_file_display_path()))
+        .with_hint("remove it, and import again"));
+    }
+    let file = ClientFile::read(&path, secrets_file_display_path())?;
     let before = match &file.text {
         None => SECRETS_FILE_HEADER.to_owned(),
         Some(text) if text.is_empty() || text.ends_with('\n') => text.clone(),
@@ -101,6 +110,17 @@ fn restrict_to_owner(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_secret_is_written_through_a_link() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(state_folder_path(root.path())).unwrap();
+        fs::write(root.path().join("notes.md"), "notes\n").unwrap();
+        std::os::unix::fs::symlink("../notes.md", secrets_file_path(root.path())).unwrap();
+        let problem = add_secrets(root.path(), &some(&[("TOKEN", "s3cret")])).unwrap_err();
+        assert!(problem.message.contains("link"), "{problem}");
+        assert_eq!(fs::read_to_string(root.path().join("notes.md")).unwrap(), "notes\n");
+    }
 
     fn some(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()

@@ -75,7 +75,7 @@ impl SourceSelection {
 
 /// Whether the name may be that of a tool of this source: `git.log`, `git__log`,
 /// or with the prefix that its tools have.
-fn may_belong_to_source(tool: &str, source: &str, prefix: Option<&str>) -> bool {
+pub(crate) fn may_belong_to_source(tool: &str, source: &str, prefix: Option<&str>) -> bool {
     let after = tool.strip_prefix(source).and_then(|rest| rest.chars().next());
     let by_name = after.is_some_and(|letter| !letter.is_alphanumeric());
     by_name || prefix.is_some_and(|prefix| !prefix.is_empty() && tool.starts_with(prefix))

@@ -9,6 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use moonlark_core::{Problem, Result, SourceLocation};
+
 /// Its name below the project.
 pub(crate) const STATE_FOLDER_NAME: &str = ".moonlark";
 
@@ -25,6 +27,18 @@ const GROUP_AND_OTHERS_MODE_BITS: u32 = 0o077;
 /// Where the project in `root` keeps it.
 pub(crate) fn state_folder_path(root: &Path) -> PathBuf {
     root.join(STATE_FOLDER_NAME)
+}
+
+/// A link in its place is refused: a project that came from elsewhere must not decide which
+/// folder is closed to others, and written to.
+pub(crate) fn check_state_folder(root: &Path) -> Result<()> {
+    let folder = state_folder_path(root);
+    if !folder.symlink_metadata().is_ok_and(|it| it.is_symlink()) {
+        return Ok(());
+    }
+    Err(Problem::bad_config("this is a symbolic link, and has to be a folder of its own")
+        .at_location(SourceLocation::in_file(STATE_FOLDER_NAME))
+        .with_hint("remove the link; Moonlark makes the folder when it needs it"))
 }
 
 /// Make the folder if it is missing, and close it to others if it is open. A folder
@@ -127,6 +141,19 @@ mod tests {
         fs::write(folder.join(".gitignore"), "!types\n").unwrap();
         create_state_folder(&folder).unwrap();
         assert_eq!(fs::read_to_string(folder.join(".gitignore")).unwrap(), "!types\n");
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        check_state_folder(root.path()).unwrap();
+        fs::create_dir(root.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", state_folder_path(root.path())).unwrap();
+        let problem = check_state_folder(root.path()).unwrap_err();
+        assert!(problem.message.contains("symbolic link"), "{problem}");
+        let config = crate::config_file::load_config(None, root.path(), &|_| None);
+        assert_eq!(config.unwrap_err().errors, [problem]);
+        assert_eq!(fs::read_dir(root.path().join("elsewhere")).unwrap().count(), 0);
     }
 
     #[test]

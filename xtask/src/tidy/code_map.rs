@@ -1,55 +1,69 @@
-//! The code map of ARCHITECTURE.md against the folders, crates and files that
-//! there are, in both directions.
-//!
-//! The section `## Code map` begins with a table of the top-level folders and
-//! goes on with a heading such as ``### `crates/moonlark-core` `` for each crate,
-//! followed by a table of the files in its `src`.
+//! ARCHITECTURE.md against the code: folders and crates that it does not name, names in it
+//! that the code does not have, and files that do not say what they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::Finding;
+use crate::code_map::{first_sentence, is_mapped};
 use crate::repo::File;
 
-const MAP: &str = "ARCHITECTURE.md";
+const ARCHITECTURE_PAGE: &str = "ARCHITECTURE.md";
+/// More than that is not read to its end.
+const MAX_PAGE_BYTES: usize = 15_000;
 
-pub(super) fn folders_and_crates(files: &[File]) -> Vec<Finding> {
-    let map = Map::read(files);
-    let folders: BTreeSet<&str> = files
-        .iter()
-        .filter_map(|file| file.path.split_once('/').map(|(folder, _)| folder))
+/// Every top-level folder and every crate is named, and the page is short enough to read.
+pub(super) fn page_is_whole_and_short(files: &[File]) -> Vec<Finding> {
+    let Some(page) = files.iter().find(|file| file.path == ARCHITECTURE_PAGE) else {
+        return vec![Finding::new(ARCHITECTURE_PAGE, 0, "it is missing", "write it")];
+    };
+    let named: BTreeSet<&str> = page.text.split('`').skip(1).step_by(2).collect();
+    let folders = files.iter().filter_map(|file| {
+        let (folder, _) = file.path.split_once('/')?;
         // Folders with a dot are settings of tools.
-        .filter(|folder| !folder.starts_with('.'))
+        (!folder.starts_with('.')).then(|| format!("{folder}/"))
+    });
+    let crates = files.iter().filter_map(|file| {
+        let (name, _) = file.path.strip_prefix("crates/")?.split_once('/')?;
+        Some(name.to_owned())
+    });
+    let all: BTreeSet<String> = folders.chain(crates).collect();
+    let missing = all.iter().filter(|name| !named.contains(name.as_str()));
+    let mut findings: Vec<Finding> = missing
+        .map(|name| {
+            let what = format!("`{name}` is not named");
+            Finding::new(ARCHITECTURE_PAGE, 0, what, "say what it is for")
+        })
         .collect();
-    let crates: BTreeSet<&str> = files.iter().filter_map(|file| crate_of(&file.path)).collect();
-    let mapped_crates = map.crates.iter().map(|(name, (line, _))| (name.as_str(), *line)).collect();
-    let mut findings = differences(&folders, &map.folders(), "the folder", "the table of folders");
-    findings.extend(differences(&crates, &mapped_crates, "the crate", "the code map"));
-    findings
-}
-
-pub(super) fn files_of_crates(files: &[File]) -> Vec<Finding> {
-    let map = Map::read(files);
-    let mut findings = Vec::new();
-    for (name, (_, mapped)) in &map.crates {
-        let prefix = format!("crates/{name}/src/");
-        let there: BTreeSet<&str> = files
-            .iter()
-            .filter_map(|file| file.path.strip_prefix(&prefix))
-            .filter(|path| !is_tests(path))
-            .collect();
-        let mapped = mapped.iter().map(|(path, line)| (path.as_str(), *line)).collect();
-        let place = format!("the code map of {name}");
-        findings.extend(differences(&there, &mapped, "the file", &place));
+    if page.text.len() > MAX_PAGE_BYTES {
+        let what = format!("{} bytes, more than {MAX_PAGE_BYTES}", page.text.len());
+        let fix = "move what is about one crate to its own documentation";
+        findings.push(Finding::new(ARCHITECTURE_PAGE, 0, what, fix));
     }
     findings
 }
 
+/// Every file begins by saying what it is: the generated map is made of that.
+pub(super) fn files_say_what_they_are(files: &[File]) -> Vec<Finding> {
+    let silent =
+        files.iter().filter(|it| is_mapped(&it.path) && first_sentence(&it.text).is_none());
+    silent
+        .map(|file| {
+            let fix = "begin it with //! and a sentence";
+            Finding::new(&file.path, 1, "nothing says what this file is", fix)
+        })
+        .collect()
+}
+
 /// Every `Type::function` and `file.rs` that the document names is in the code.
 pub(super) fn names_exist(files: &[File]) -> Vec<Finding> {
-    let Some(document) = files.iter().find(|file| file.path == MAP) else { return Vec::new() };
+    let Some(document) = files.iter().find(|file| file.path == ARCHITECTURE_PAGE) else {
+        return Vec::new();
+    };
     let words: BTreeSet<&str> = files
         .iter()
-        .filter(|file| file.path.starts_with("crates/") || file.path.starts_with("xtask/"))
+        .filter(|file| {
+            ["crates/", "xtask/", "bench/"].iter().any(|folder| file.path.starts_with(folder))
+        })
         .flat_map(|file| file.text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
         .collect();
     let is_file = |span: &str| {
@@ -66,87 +80,12 @@ pub(super) fn names_exist(files: &[File]) -> Vec<Finding> {
             };
             if missing {
                 let what = format!("`{span}` is named here but is not in the code");
-                findings.push(Finding::new(MAP, line, what, "write what the code says now"));
+                let fix = "write what the code says now";
+                findings.push(Finding::new(ARCHITECTURE_PAGE, line, what, fix));
             }
         }
     }
     findings
-}
-
-#[derive(Default)]
-struct Map {
-    /// Each top-level folder with its line.
-    folders: BTreeMap<String, usize>,
-    /// Each crate with its line and its files.
-    crates: BTreeMap<String, (usize, BTreeMap<String, usize>)>,
-}
-
-impl Map {
-    fn read(files: &[File]) -> Map {
-        let mut map = Map::default();
-        let Some(document) = files.iter().find(|file| file.path == MAP) else { return map };
-        let mut inside = false;
-        let mut current: Option<String> = None;
-        for (number, line) in document.lines() {
-            if let Some(title) = line.strip_prefix("## ") {
-                inside = title == "Code map";
-            } else if !inside {
-                continue;
-            } else if let Some(title) = line.strip_prefix("### ") {
-                current = first_span(title)
-                    .and_then(|span| Some(span.strip_prefix("crates/")?.to_owned()));
-                if let Some(name) = &current {
-                    map.crates.insert(name.clone(), (number, BTreeMap::new()));
-                }
-            } else if line.starts_with("| `")
-                && let Some(span) = first_span(line)
-            {
-                match current.as_ref().and_then(|name| map.crates.get_mut(name)) {
-                    Some((_, files)) => files.insert(span.to_owned(), number),
-                    None => map.folders.insert(span.trim_end_matches('/').to_owned(), number),
-                };
-            }
-        }
-        map
-    }
-
-    fn folders(&self) -> BTreeMap<&str, usize> {
-        self.folders.iter().map(|(name, line)| (name.as_str(), *line)).collect()
-    }
-}
-
-fn first_span(text: &str) -> Option<&str> {
-    text.split('`').nth(1)
-}
-
-fn differences(
-    there: &BTreeSet<&str>,
-    mapped: &BTreeMap<&str, usize>,
-    what: &str,
-    place: &str,
-) -> Vec<Finding> {
-    let missing = there.iter().filter(|name| !mapped.contains_key(*name)).map(|name| {
-        let fix = "add a line that says what it is for";
-        Finding::new(MAP, 0, format!("{what} {name} is not in {place}"), fix)
-    });
-    let gone = mapped.iter().filter(|(name, _)| !there.contains(*name)).map(|(name, line)| {
-        Finding::new(
-            MAP,
-            *line,
-            format!("{what} {name} is not in the repository"),
-            "remove the line",
-        )
-    });
-    missing.chain(gone).collect()
-}
-
-fn crate_of(path: &str) -> Option<&str> {
-    path.strip_prefix("crates/")?.split_once('/').map(|(name, _)| name)
-}
-
-/// Tests need no line of their own: they are beside what they test.
-fn is_tests(path: &str) -> bool {
-    path.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
 
 #[cfg(test)]
@@ -158,49 +97,51 @@ mod tests {
     }
 
     fn show(findings: &[Finding]) -> Vec<String> {
-        findings.iter().map(|finding| format!("{}: {}", finding.line, finding.what)).collect()
+        findings.iter().map(|it| format!("{}:{}: {}", it.path, it.line, it.what)).collect()
     }
 
     #[test]
-    fn the_map_and_the_repository_must_agree_both_ways() {
-        let map = "# A\n\n## Code map\n\n| `crates/` | x |\n| `gone/` | x |\n\n### `crates/a`: x\n\n| `lib.rs` | x |\n| `old.rs` | x |\n\n## Next\n\n| `not/` | x |\n";
+    fn folders_crates_and_the_length_of_the_page_are_looked_at() {
+        let page = format!("`crates/` and `a`\n{}", "x".repeat(15_000));
         let files = [
-            file(MAP, map),
+            file(ARCHITECTURE_PAGE, &page),
             file("crates/a/src/lib.rs", ""),
-            file("crates/a/src/new.rs", ""),
-            file("crates/a/src/new/tests.rs", ""),
             file("crates/b/src/lib.rs", ""),
             file("docs/x.md", ""),
             file(".cargo/config.toml", ""),
         ];
         assert_eq!(
-            show(&folders_and_crates(&files)),
+            show(&page_is_whole_and_short(&files)),
             [
-                "0: the folder docs is not in the table of folders",
-                "6: the folder gone is not in the repository",
-                "0: the crate b is not in the code map",
+                "ARCHITECTURE.md:0: `b` is not named",
+                "ARCHITECTURE.md:0: `docs/` is not named",
+                "ARCHITECTURE.md:0: 15018 bytes, more than 15000",
             ]
         );
-        assert_eq!(
-            show(&files_of_crates(&files)),
-            [
-                "0: the file new.rs is not in the code map of a",
-                "11: the file old.rs is not in the repository",
-            ]
-        );
+        assert_eq!(page_is_whole_and_short(&[]).len(), 1);
     }
 
     #[test]
-    fn names_in_the_text_must_be_in_the_code() {
+    fn a_file_without_documentation_is_found() {
         let files = [
-            file(MAP, "`Gateway::call` and `Gateway::gone`, `a.rs`, `b.rs`, `plain`"),
-            file("crates/a/src/a.rs", "impl Gateway { fn call() {} }"),
+            file("crates/a/src/lib.rs", "//! It is a.\n"),
+            file("crates/a/src/b.rs", "use x;\n"),
+            file("crates/a/src/b/tests.rs", "use x;\n"),
         ];
+        let found = show(&files_say_what_they_are(&files));
+        assert_eq!(found, ["crates/a/src/b.rs:1: nothing says what this file is"]);
+    }
+
+    #[test]
+    fn names_that_are_gone_are_found() {
+        let page = "`Call::root` and `Call::gone`, `a.rs`, `b.rs`\n";
+        let files =
+            [file(ARCHITECTURE_PAGE, page), file("crates/a/src/a.rs", "impl Call { fn root() }")];
         assert_eq!(
             show(&names_exist(&files)),
             [
-                "1: `Gateway::gone` is named here but is not in the code",
-                "1: `b.rs` is named here but is not in the code",
+                "ARCHITECTURE.md:1: `Call::gone` is named here but is not in the code",
+                "ARCHITECTURE.md:1: `b.rs` is named here but is not in the code",
             ]
         );
     }

@@ -3,17 +3,11 @@
 use super::Finding;
 use crate::repo::File;
 
-const LONGEST: usize = 600;
+const MAX_FILE_LINES: usize = 600;
 
-/// The files that may hold unsafe code. Crates without any forbid it.
-const UNSAFE: [&str; 6] = [
-    "crates/moonlark-luau/src/watchdog.rs",
-    "crates/moonlark-luau/src/bridge.rs",
-    "crates/moonlark-starlark/src/worker/link.rs",
-    "crates/moonlark-starlark/src/worker/memory.rs",
-    "crates/moonlark-child/src/supervisor.rs",
-    "crates/moonlark-search/src/vectors/dot.rs",
-];
+/// The crates that hold unsafe code; all others forbid it. Lints ask for the reason of each block.
+const UNSAFE_CRATES: [&str; 4] =
+    ["moonlark-child", "moonlark-luau", "moonlark-search", "moonlark-starlark"];
 
 /// Words that say nothing about what a thing is.
 const EMPTY_WORDS: [&str; 6] = ["Manager", "Helper", "Util", "Utils", "Handler", "Service"];
@@ -27,9 +21,9 @@ pub(super) fn length(files: &[File]) -> Vec<Finding> {
         .filter(|file| endings.iter().any(|ending| file.is(ending)))
         .filter(|file| !exempt.iter().any(|folder| file.path.starts_with(folder)))
         .map(|file| (file, before_tests(file).len()))
-        .filter(|(_, lines)| *lines > LONGEST)
+        .filter(|(_, lines)| *lines > MAX_FILE_LINES)
         .map(|(file, lines)| {
-            let what = format!("{lines} lines without its tests, more than {LONGEST}");
+            let what = format!("{lines} lines without its tests, more than {MAX_FILE_LINES}");
             Finding::new(&file.path, 0, what, "it has two jobs: make it two files")
         })
         .collect()
@@ -44,12 +38,19 @@ pub(super) fn panics(files: &[File]) -> Vec<Finding> {
     })
 }
 
+/// Every crate forbids unsafe code at its root, but for those that need it.
 pub(super) fn unsafe_code(files: &[File]) -> Vec<Finding> {
-    let fix = format!("only {} may hold it", UNSAFE.join(" and "));
-    in_crates(files, |file, line, text| {
-        let here = !UNSAFE.contains(&file.path.as_str()) && has_word(text, "unsafe");
-        here.then(|| Finding::new(&file.path, line, "unsafe code", fix.clone()))
-    })
+    let roots = files.iter().filter(|file| {
+        let parts: Vec<&str> = file.path.split('/').collect();
+        matches!(parts[..], ["crates", name, "src", "lib.rs"] if !UNSAFE_CRATES.contains(&name))
+    });
+    roots
+        .filter(|file| !file.text.contains("forbid(unsafe_code)"))
+        .map(|file| {
+            let fix = "add #![forbid(unsafe_code)]";
+            Finding::new(&file.path, 1, "the crate does not forbid unsafe code", fix)
+        })
+        .collect()
 }
 
 pub(super) fn type_names(files: &[File]) -> Vec<Finding> {
@@ -80,17 +81,22 @@ pub(super) fn unfinished(files: &[File]) -> Vec<Finding> {
 
 /// Look at every line of code, but for tests, in the crates.
 fn in_crates(files: &[File], look: impl Fn(&File, usize, &str) -> Option<Finding>) -> Vec<Finding> {
+    crate_files(files)
+        .flat_map(|file| code_lines(file).filter_map(|(line, text)| look(file, line, text)))
+        .collect()
+}
+
+/// The files of the crates, but for tests.
+pub(super) fn crate_files(files: &[File]) -> impl Iterator<Item = &File> {
     let only_tests = only_for_tests(files);
     files
         .iter()
         .filter(|file| file.path.starts_with("crates/") && file.is(".rs"))
-        .filter(|file| !only_tests.contains(&file.path) && !is_tests(&file.path))
-        .flat_map(|file| code(file).filter_map(|(line, text)| look(file, line, text)))
-        .collect()
+        .filter(move |file| !only_tests.contains(&file.path) && !is_tests(&file.path))
 }
 
 /// The lines of code outside comments and tests.
-fn code(file: &File) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn code_lines(file: &File) -> impl Iterator<Item = (usize, &str)> {
     before_tests(file).into_iter().filter(|(_, line)| !line.trim_start().starts_with("//"))
 }
 
@@ -157,9 +163,11 @@ mod tests {
 
     #[test]
     fn names_and_loose_ends_are_found() {
-        let text = "pub(crate) struct ToolManager {\n    name: String,\n}\nimpl ServerHandler for X {}\nunsafe { x() }\n";
+        let text =
+            "pub(crate) struct ToolManager {\n    name: String,\n}\nimpl ServerHandler for X {}\n";
         assert_eq!(show(type_names(&files(text))), ["1: the name ToolManager ends in Manager"]);
-        assert_eq!(show(unsafe_code(&files(text))), ["5: unsafe code"]);
+        assert_eq!(show(unsafe_code(&files(text))), ["1: the crate does not forbid unsafe code"]);
+        assert!(unsafe_code(&files("#![forbid(unsafe_code)]\n")).is_empty());
         let text = format!("// {}: later\nlet stodo = 1;\n", concat!("TO", "DO"));
         assert_eq!(show(unfinished(&files(&text))).len(), 1);
     }

@@ -29,6 +29,10 @@ const DECISION_WAIT_SLICE: Duration = Duration::from_secs(300);
 pub(crate) async fn ensure_approved(call: &Call, tool: &Tool, args: &Value) -> Result<()> {
     let rule = call.rule().filter(|rule| rule.terms.action == RuleAction::Approve);
     let Some(rule) = rule else { return Ok(()) };
+    // The author of a test stands for the approver: there is nobody else to decide.
+    if call.mocks().is_some() {
+        return Ok(());
+    }
     let Some(approvals) = call.gateway().approval_ledger() else {
         let message = format!("tool '{}' needs an approval, and none is kept anywhere", tool.name);
         return Err(Problem::new(ProblemCode::Forbidden, message)

@@ -47,7 +47,7 @@ struct ArgumentShortener<'a> {
 }
 
 impl ArgumentShortener<'_> {
-    /// Values are no deeper than [`MAX_VALUE_DEPTH`](crate::value::MAX_DEPTH) here.
+    /// Values are no deeper than [`MAX_VALUE_DEPTH`](crate::value::MAX_VALUE_DEPTH) here.
     fn shorten_value(&mut self, value: &Value) -> Value {
         self.values_left = self.values_left.saturating_sub(1);
         match value {

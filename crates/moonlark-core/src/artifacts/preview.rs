@@ -5,12 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::learned_shapes::AnswerShape;
-use crate::render::luau::luau_type;
 use crate::value::Value;
-
-/// The longest type that is shown; more than that explains nothing.
-const MAX_TYPE_BYTES: usize = 4000;
 
 /// How much of a value is shown.
 struct PreviewDetail {
@@ -58,16 +53,6 @@ pub fn preview_value(value: &Value, bytes: usize) -> String {
     }
     last.truncate(floor_char_boundary(&last, bytes.saturating_sub('…'.len_utf8())));
     last + "…"
-}
-
-/// The type of a value as Luau writes it, drawn from its beginning.
-pub fn luau_type_of(value: &Value) -> String {
-    let mut drawn = luau_type(&AnswerShape::from_value(value).to_schema());
-    if drawn.len() > MAX_TYPE_BYTES {
-        drawn.truncate(floor_char_boundary(&drawn, MAX_TYPE_BYTES));
-        drawn.push('…');
-    }
-    drawn
 }
 
 struct PreviewWriter<'a> {

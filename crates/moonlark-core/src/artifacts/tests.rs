@@ -319,22 +319,3 @@ fn a_preview_fits_whatever_the_value_is() {
         }
     }
 }
-
-#[test]
-fn the_shape_of_a_value_is_a_type() {
-    let value = value(json!({
-        "items": [{"id": 1, "tag": "a"}, {"id": 2, "tag": null, "size": 1.5}],
-        "next": null, "total": 2, "empty": [],
-    }));
-    assert_eq!(
-        luau_type_of(&value),
-        "{ items: {{ id: number, tag: string?, size: number? }}, next: nil, total: number, empty: {any} }"
-    );
-    let wide: Object = (0..50).map(|n| (letters(n), many(1))).collect();
-    assert!(luau_type_of(&Value::Object(wide)).len() < 200);
-}
-
-/// A name without digits, for each number another.
-fn letters(number: u32) -> String {
-    number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect()
-}

@@ -7,7 +7,10 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::redaction::redact_text;
-use super::{CallBegan, CallEnded, JournalEntry, JournalRecorder, RecordId, RedactionScopes};
+use super::{
+    CallBegan, CallEnded, JournalEntry, JournalRecorder, RecordId, RedactionScopes, UpcomingCall,
+    caller_key,
+};
 use crate::call::Call;
 use crate::content::ToolAnswer;
 use crate::problem::{Problem, Result};
@@ -34,14 +37,20 @@ where
     let Some((recorder, id)) = call.gateway().recorder().zip(call.id()) else {
         return body(args).await;
     };
-    if let Some(room) = recorder.wait_for_room() {
-        room.await;
-    }
-    let began = CallBegan {
-        place: step.and_then(StepGuard::place),
-        args: args.clone(),
-        ..new_call_began(call, tool, id)
+    let place = step.and_then(StepGuard::place);
+    let is_kept_exactly = place.is_some();
+    let upcoming = UpcomingCall {
+        caller: call.caller(),
+        run: call.run().map(|run| run.id()),
+        tool: &tool.name,
+        exact_args: is_kept_exactly.then_some(&args),
     };
+    match recorder.prepare_call(upcoming) {
+        Ok(None) => {}
+        Ok(Some(room)) => room.await,
+        Err(problem) => return Err(stop_run(call, problem)),
+    }
+    let began = CallBegan { place, args: args.clone(), ..new_call_began(call, tool, id) };
     let began = JournalEntry::CallBegan(began);
     if step.is_some() && is_effectful(tool.effects) {
         recorder.record_durably(began).await?;
@@ -49,11 +58,26 @@ where
         recorder.record_entry(began);
     }
     let secrets = redaction_scopes(call, tool);
-    let mut open =
-        RecordedCall { recorder, call: id, secrets, since: Instant::now(), step, ended: false };
-    let result = body(args).await;
+    let since = Instant::now();
+    let mut open = RecordedCall { recorder, call, id, secrets, since, step, ended: false };
+    let mut result = body(args).await;
+    if is_kept_exactly
+        && let Err(problem) =
+            recorder.prepare_answer(call.run().map(|run| run.id()), &tool.name, &result)
+    {
+        result = Err(problem);
+    }
     open.end_with_result(&result);
     result
+}
+
+/// The call is not on record, so a script that went on could not be resumed: it would make
+/// the call then.
+fn stop_run(call: &Call, problem: Problem) -> Problem {
+    match call.run() {
+        Some(run) => run.stop_with(problem),
+        None => problem,
+    }
 }
 
 /// Put a call on record that was refused before it began.
@@ -62,18 +86,32 @@ pub(crate) fn record_refused_call(parent: &Call, tool: &Tool, args: &Value, prob
     let id = RecordId::new();
     let spot = parent.call_site();
     let place = spot.map(|(_, at)| at.to_string());
+    if let Some((run, _)) = spot {
+        let upcoming = UpcomingCall {
+            caller: parent.caller(),
+            run: Some(run.id()),
+            tool: &tool.name,
+            exact_args: Some(args),
+        };
+        // Nothing waits here, so only whether there may be more of it matters.
+        if let Err(problem) = recorder.prepare_call(upcoming) {
+            run.stop_with(problem);
+            return;
+        }
+    }
     let args = args.clone();
     let began = CallBegan { parent: parent.id(), place, args, ..new_call_began(parent, tool, id) };
-    recorder.record_entry(JournalEntry::CallBegan(began));
-    recorder.record_entry(JournalEntry::CallEnded(CallEnded {
+    let ended = CallEnded {
         call: id,
+        caller: caller_key(parent.caller()),
         took: Duration::ZERO,
         outcome: problem.code.as_str(),
         message: Some(redact_text(&problem.message, &redaction_scopes(parent, tool))),
         // A script that goes on must be refused again when it is resumed.
         answer: spot.map(|_| Err(problem.clone())),
         order: spot.map(|(run, at)| run.answer_order(at)),
-    }));
+    };
+    recorder.record_refused_call(began, ended);
 }
 
 /// Wait until what is on record of a call from outside survives the end of this
@@ -81,7 +119,8 @@ pub(crate) fn record_refused_call(parent: &Call, tool: &Tool, args: &Value, prob
 /// holds nobody up: that is known elsewhere.
 pub(crate) async fn wait_until_written(call: &Call) {
     if let Some(recorder) = call.gateway().recorder() {
-        let _ = tokio::time::timeout(JOURNAL_WRITE_TIMEOUT, recorder.flush_entries()).await;
+        let _ =
+            tokio::time::timeout(JOURNAL_WRITE_TIMEOUT, recorder.flush_caller(call.caller())).await;
     }
 }
 
@@ -113,7 +152,8 @@ fn redaction_scopes(call: &Call, tool: &Tool) -> RedactionScopes {
 /// A call that is on record; one that is dropped was cancelled.
 struct RecordedCall<'a> {
     recorder: &'a Arc<dyn JournalRecorder>,
-    call: RecordId,
+    call: &'a Call,
+    id: RecordId,
     secrets: RedactionScopes,
     since: Instant,
     step: Option<&'a StepGuard>,
@@ -140,7 +180,8 @@ impl RecordedCall<'_> {
     ) {
         self.ended = true;
         self.recorder.record_entry(JournalEntry::CallEnded(CallEnded {
-            call: self.call,
+            call: self.id,
+            caller: caller_key(self.call.caller()),
             took: self.since.elapsed(),
             outcome,
             message,

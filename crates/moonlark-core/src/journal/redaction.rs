@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use super::RedactionScopes;
-use crate::content::ToolAnswer;
+use crate::content::{Content, ToolAnswer};
+use crate::problem::Result;
 use crate::secret::{is_secret_name, redact_literals};
 use crate::value::{Object, Value};
 
@@ -44,7 +45,7 @@ impl RedactionScopes {
 }
 
 /// A copy with nothing secret in it, of about `room` bytes at most. Values are
-/// no deeper than [`MAX_VALUE_DEPTH`](crate::value::MAX_DEPTH) when they get here.
+/// no deeper than [`MAX_VALUE_DEPTH`](crate::value::MAX_VALUE_DEPTH) when they get here.
 fn redact_value(value: &Value, secrets: &RedactionScopes, named: bool, room: &mut usize) -> Value {
     match value {
         Value::Str(text) if named && !text.is_empty() => Value::from(REDACTED_VALUE_MARK),
@@ -113,13 +114,52 @@ fn approx_fields_bytes(fields: &Object) -> usize {
     64 + fields.iter().map(|(key, value)| 40 + key.len() + approx_value_bytes(value)).sum::<usize>()
 }
 
-pub(super) fn approx_answer_bytes(answer: &ToolAnswer) -> usize {
+pub(super) fn approx_answer_bytes(answer: &Result<ToolAnswer>) -> usize {
+    let content_bytes = |content: &Content| {
+        let values = content.blocks.iter().chain(&content.structured);
+        approx_fields_bytes(&content.extra) + values.map(approx_value_bytes).sum::<usize>()
+    };
     match answer {
-        ToolAnswer::Value(value) => approx_value_bytes(value),
-        ToolAnswer::Raw(fields) => approx_fields_bytes(fields),
-        ToolAnswer::Content(content) => {
-            let values = content.blocks.iter().chain(&content.structured);
-            approx_fields_bytes(&content.extra) + values.map(approx_value_bytes).sum::<usize>()
+        Ok(ToolAnswer::Value(value)) => approx_value_bytes(value),
+        Ok(ToolAnswer::Raw(fields)) => approx_fields_bytes(fields),
+        Ok(ToolAnswer::Content(content)) => content_bytes(content),
+        Err(problem) => {
+            let content = problem.content.as_deref().map_or(0, content_bytes);
+            let data = problem.data.as_deref().map_or(0, approx_value_bytes);
+            256 + problem.message.len() + content + data
+        }
+    }
+}
+
+/// About how many bytes a value takes on record, where it is kept exactly.
+pub fn recorded_value_bytes(value: &Value) -> usize {
+    match value {
+        Value::Str(text) => 3 + text.len(),
+        Value::Bytes(bytes) => 3 + bytes.len(),
+        Value::Array(items) => 3 + items.iter().map(recorded_value_bytes).sum::<usize>(),
+        Value::Object(fields) => recorded_fields_bytes(fields),
+        _ => 5,
+    }
+}
+
+fn recorded_fields_bytes(fields: &Object) -> usize {
+    3 + fields.iter().map(|(key, value)| 3 + key.len() + recorded_value_bytes(value)).sum::<usize>()
+}
+
+/// The same for an answer.
+pub fn recorded_answer_bytes(answer: &Result<ToolAnswer>) -> usize {
+    let content_bytes = |content: &Content| {
+        let values = content.blocks.iter().chain(&content.structured);
+        recorded_fields_bytes(&content.extra) + values.map(recorded_value_bytes).sum::<usize>()
+    };
+    match answer {
+        Ok(ToolAnswer::Value(value)) => recorded_value_bytes(value),
+        Ok(ToolAnswer::Raw(fields)) => recorded_fields_bytes(fields),
+        Ok(ToolAnswer::Content(content)) => content_bytes(content),
+        Err(problem) => {
+            let content = problem.content.as_deref().map_or(0, content_bytes);
+            let data = problem.data.as_deref().map_or(0, recorded_value_bytes);
+            problem.message.len() + content + data
         }
     }
 }

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::{CallEnded, JournalEntry, JournalRecorder, RecordId, RunBegan, RunRecord};
+use super::redaction::{recorded_answer_bytes, recorded_value_bytes};
+use super::{
+    CallEnded, JournalEntry, JournalRecorder, RecordId, RunBegan, RunRecord, UpcomingCall,
+};
+use crate::content::ToolAnswer;
 use crate::problem::{Problem, ProblemCode, Result};
 use crate::schema::Schema;
 use crate::tool::{BoxFuture, CallEffects, Source, SourceKind, ToolBody};
@@ -16,6 +20,17 @@ use crate::{Call, Caller, Catalog, Gateway, Run, Tool, Value};
 struct Notes {
     kept: Mutex<Vec<(JournalEntry, bool)>>,
     broken: bool,
+    /// Bytes of arguments, and of an answer, that a call may put on record.
+    limit: Option<usize>,
+}
+
+impl Notes {
+    fn check_bytes(&self, bytes: usize) -> Result<()> {
+        match self.limit {
+            Some(limit) if bytes > limit => Err(Problem::limit_exceeded("too much on record")),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl JournalRecorder for Notes {
@@ -25,6 +40,19 @@ impl JournalRecorder for Notes {
 
     fn wait_for_room(&self) -> Option<BoxFuture<()>> {
         None
+    }
+
+    fn prepare_call(&self, call: UpcomingCall<'_>) -> Result<Option<BoxFuture<()>>> {
+        self.check_bytes(call.exact_args.map_or(0, recorded_value_bytes)).map(|()| None)
+    }
+
+    fn prepare_answer(
+        &self,
+        _: Option<RecordId>,
+        _: &str,
+        answer: &Result<ToolAnswer>,
+    ) -> Result<()> {
+        self.check_bytes(recorded_answer_bytes(answer))
     }
 
     fn record_durably(&self, entry: JournalEntry) -> BoxFuture<Result<()>> {
@@ -53,6 +81,10 @@ struct World {
 
 impl World {
     fn new(broken: bool) -> World {
+        World::with_notes(Notes { broken, ..Notes::default() })
+    }
+
+    fn with_notes(notes: Notes) -> World {
         let made = Arc::<Mutex<Vec<Value>>>::default();
         let tool = |name: &str, effects: CallEffects| {
             let schema = json!({"type": "object", "properties": {"id": {"type": "integer"}}});
@@ -82,7 +114,7 @@ impl World {
             tool("put", again),
         ];
         let gateway = Gateway::new(Catalog::new(Arc::default(), tools, &[], vec![]), 10);
-        let notes = Arc::new(Notes { broken, ..Notes::default() });
+        let notes = Arc::new(notes);
         gateway.set_recorder(notes.clone());
         World { gateway, notes, made }
     }
@@ -172,4 +204,35 @@ async fn a_call_that_is_refused_is_on_record_with_why() {
     assert_eq!(world.entries(), [("write".into(), false), ("bad_request".into(), false)]);
     assert!(world.ended().message.unwrap().contains("id"));
     assert!(world.made.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_call_that_is_too_much_for_the_record_is_not_made_and_stops_the_run() {
+    let world = World::with_notes(Notes { limit: Some(4), ..Notes::default() });
+    let script = world.script("0");
+    for tool in ["write", "read", "put"] {
+        let problem = world.gateway.call(&script, tool, id(1)).await.unwrap_err();
+        assert_eq!((problem.code, &*problem.message), (ProblemCode::Limit, "too much on record"));
+    }
+    assert!(world.made.lock().is_empty());
+    assert_eq!(world.entries(), []);
+    assert_eq!(script.run().unwrap().stop_problem().unwrap().message, "too much on record");
+    world.gateway.call(&world.root(), "write", id(1)).await.unwrap();
+    assert_eq!(*world.made.lock(), [id(1)], "what is not kept exactly is no matter");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_much_for_the_record_is_a_problem_there_and_for_the_script() {
+    let world = World::with_notes(Notes { limit: Some(40), ..Notes::default() });
+    let source = Source { kind: SourceKind::Script, name: "y.lua".into() };
+    let schema = Schema::compile(json!({"type": "object"}).as_object().unwrap().clone()).unwrap();
+    let body = ToolBody::from_fn(|_, _| Ok(Value::from("x".repeat(100))));
+    let tool = Arc::new(Tool::new("long", Arc::new(source), schema, body));
+    world.gateway.publish(Catalog::new(Arc::default(), vec![tool], &[], vec![]));
+    let none = || Value::from_fields([]);
+    let problem = world.gateway.call(&world.script("0"), "long", none()).await.unwrap_err();
+    assert_eq!(problem.message, "too much on record");
+    assert_eq!(world.entries(), [("long".into(), true), ("limit".into(), false)]);
+    assert_eq!(world.ended().answer, Some(Err(problem)), "it is the same when it is resumed");
+    world.gateway.call(&world.root(), "long", none()).await.unwrap();
 }

@@ -4,10 +4,10 @@ use serde_json::json;
 
 use super::*;
 use crate::content::Content;
-use crate::render::luau::luau_type;
 use crate::schema::Schema;
 use crate::tool::{Source, ToolBody};
 use crate::value::{Object, Value};
+use moonlark_render::luau::luau_type;
 
 fn nobody() -> Caller {
     Caller::new("rest")

@@ -1,6 +1,7 @@
 //! Rules and the gateway: what exists for whom, and how it runs.
 
 mod every_name;
+mod whole_sources;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -564,94 +565,4 @@ fn offers(kind: SourceKind, name: &str, door: &str, resources: &[String]) -> Arc
         door: Arc::new(door),
         watcher: Arc::new(Unwatched),
     })
-}
-
-/// As discovery does: a resource for each source.
-fn own(catalog: &Catalog) -> Vec<Arc<SourceResources>> {
-    let uris: Vec<String> =
-        catalog.sdk().sources().iter().map(|it| format!("sdk://{}", it.name)).collect();
-    vec![offers(SourceKind::Builtin, "moonlark", "sdk://", &uris)]
-}
-
-#[tokio::test]
-async fn what_a_source_has_beside_tools_goes_with_it_as_a_whole() {
-    let uris = |gateway: &Gateway| -> Vec<String> {
-        let catalog = gateway.catalog_for(&nobody());
-        let all = catalog.source_resources().iter().flat_map(|it| it.resources.iter());
-        all.map(|it| it["uri"].as_str().unwrap().to_owned()).collect()
-    };
-    let connecting = || ConnectingSource {
-        source: "jira".to_owned(),
-        kind: SourceKind::Upstream,
-        prefix: "jira__".to_owned(),
-        expose: ToolExposure::Code,
-        is_remembered: false,
-    };
-    let health =
-        || SourceHealth { source: "jira".to_owned(), resources: 1, ..SourceHealth::default() };
-    let of = |rules: Vec<RuleTerms>| {
-        let all = tools().into_iter().map(Arc::new).collect();
-        let jira = offers(SourceKind::Upstream, "jira", "jira:", &["mcp://jira/board".to_owned()]);
-        let catalog = Catalog::new(Arc::default(), all, &[], Vec::new())
-            .with_source_resources(vec![jira], vec![connecting()])
-            .with_builtin_resources(own)
-            .with_health(vec![health()]);
-        let gateway = Gateway::new(catalog, 10);
-        gateway.set_policy(policy(rules));
-        gateway
-    };
-    let whole = ["mcp://jira/board", "sdk://jira", "sdk://git_hub", "sdk://tools"];
-    assert_eq!(uris(&of(vec![])), whole);
-    assert_eq!(uris(&of(vec![deny(&["jira.delete_*"])])), whole);
-    let by_source = RuleTerms { sources: list(&["jira"]), ..deny(&[]) };
-    let by_kind = RuleTerms { kinds: vec![SourceKind::Upstream], ..deny(&["jira*"]) };
-    for rule in [by_source, deny(&["jira.*"]), by_kind] {
-        let gateway = of(vec![rule.clone()]);
-        assert_eq!(uris(&gateway), ["sdk://git_hub", "sdk://tools"], "{rule:?}");
-        let catalog = gateway.catalog_for(&nobody());
-        assert!(catalog.health().is_empty() && catalog.connecting_sources().is_empty());
-        assert!(!catalog.knows_source(&source(SourceKind::Upstream, "jira")));
-        let door = gateway.catalog().source_resources()[0].door.clone();
-        let call = gateway.open_call(nobody(), None).unwrap();
-        let problem = gateway.call_tool(&call, &door, Value::Null).await.unwrap_err();
-        assert_eq!(problem.code, ProblemCode::NotFound);
-    }
-    let only_tools = of(vec![deny(&["jira.search", "jira.delete_issue"])]);
-    assert_eq!(uris(&only_tools), ["mcp://jira/board", "sdk://git_hub", "sdk://tools"]);
-    assert_eq!(only_tools.catalog_for(&nobody()).health()[0].tools, 0);
-    let api = RuleTerms { kinds: vec![SourceKind::Api], ..deny(&[]) };
-    assert_eq!(of(vec![api]).catalog_for(&nobody()).connecting_sources(), [connecting()]);
-}
-
-#[test]
-fn a_source_that_connects_is_awaited_where_one_of_its_tools_may_be_allowed() {
-    let is_awaited = |rules: &[RuleTerms]| {
-        let connecting = ConnectingSource {
-            source: "git-hub".to_owned(),
-            kind: SourceKind::Upstream,
-            prefix: "git-hub__".to_owned(),
-            expose: ToolExposure::Direct,
-            is_remembered: false,
-        };
-        let catalog = Catalog::new(Arc::default(), Vec::new(), &[], Vec::new())
-            .with_source_resources(Vec::new(), vec![connecting]);
-        let gateway = Gateway::new(catalog, 10);
-        gateway.set_policy(policy(rules.to_vec()));
-        gateway.catalog_for(&nobody()).awaits_sources()
-    };
-    let all_but = |except: &[&str]| RuleTerms { except: list(except), ..deny(&[]) };
-    let allow = |tools: &[&str]| RuleTerms { tools: list(tools), ..RuleTerms::default() };
-    // As a token limited to some tools has it.
-    for named in ["git-hub.list", "git_hub.list", "git-hub__list", "git*", "*.list", "*"] {
-        assert!(is_awaited(&[all_but(&[named])]), "{named}");
-        assert!(is_awaited(&[allow(&[named]), deny(&["git-hub.*"])]), "{named}");
-    }
-    for named in ["report", "git-hubs.list", "jira.*"] {
-        assert!(!is_awaited(&[all_but(&[named])]), "{named}");
-        assert!(!is_awaited(&[allow(&[named]), deny(&["git-hub.*"])]), "{named}");
-    }
-    // What one rule exempts, another may deny; what comes too late allows nothing.
-    assert!(!is_awaited(&[all_but(&["git-hub.list"]), deny(&["git-hub.*"])]));
-    assert!(!is_awaited(&[deny(&["git-hub.*"]), allow(&["git-hub.list"])]));
-    assert!(is_awaited(&[deny(&["git-hub.delete"])]));
 }

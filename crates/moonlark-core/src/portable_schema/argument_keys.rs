@@ -4,9 +4,15 @@
 //! takes no dots, and what makes a class of a schema in Python takes nothing that
 //! begins with `_`. `page[size]` and `$filter` are common in APIs, so they are
 //! listed as `page_size` and `filter`. Whoever sends the original is understood too.
+//!
+//! Which alternative of a schema an argument fits is not known when its keys are put
+//! back. So all alternatives of one place are named together: a key that is listed
+//! means the same in each of them.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
+use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 
 use crate::value::{Object, Value};
@@ -14,31 +20,31 @@ use crate::value::{Object, Value};
 const MAX_KEY_CHARS: usize = 64;
 /// Hexadecimal digits behind a key that is too long or not alone.
 const KEY_HASH_CHARS: usize = 8;
+/// Marks an object that also takes keys that it does not list, until its own keys are
+/// listed. It is in no schema that anybody is told.
+const OTHER_KEYS_MARK: &str = "x-moonlark-other-keys";
 
 /// From the keys that are listed to those that the tool takes, for an object and
 /// all that is in it.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct ArgumentKeys {
-    fields: BTreeMap<String, ExactArgument>,
-    /// Keys that are as they were, while a schema is rewritten: another alternative
-    /// must not give one of them to something else.
-    kept: BTreeSet<String>,
+    /// The exact key for each that is listed under another name.
+    exact_names: BTreeMap<String, String>,
+    /// By exact keys: what is inside.
+    fields: BTreeMap<String, Arc<ArgumentKeys>>,
     /// For the items of a list.
-    items: Option<Box<ArgumentKeys>>,
+    items: Option<Arc<ArgumentKeys>>,
     /// For the values of an object that has keys of any name.
-    others: Option<Box<ArgumentKeys>>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-struct ExactArgument {
-    name: String,
-    inner: ArgumentKeys,
+    others: Option<Arc<ArgumentKeys>>,
 }
 
 impl ArgumentKeys {
     /// Whether there is nothing to put back.
     pub fn is_empty(&self) -> bool {
-        self.fields.is_empty() && self.items.is_none() && self.others.is_none()
+        self.exact_names.is_empty()
+            && self.fields.is_empty()
+            && self.items.is_none()
+            && self.others.is_none()
     }
 
     /// Put the original keys back into arguments.
@@ -55,92 +61,234 @@ impl ArgumentKeys {
     }
 
     fn restore_object(&self, fields: &mut Object) {
-        let is_renamed = |(listed, exact): (&String, &ExactArgument)| {
-            *listed != exact.name
-                && fields.contains_key(listed)
-                && !fields.contains_key(&exact.name)
+        let is_renamed = |(listed, exact): (&String, &String)| {
+            fields.contains_key(listed) && !fields.contains_key(exact)
         };
-        if self.fields.iter().any(is_renamed) {
+        if self.exact_names.iter().any(is_renamed) {
             let given = std::mem::take(fields);
             let all: HashSet<String> = given.keys().cloned().collect();
             for (key, value) in given {
-                let exact = self.fields.get(&key).map(|it| &it.name);
-                let exact = exact.filter(|name| !all.contains(*name)).unwrap_or(&key).clone();
-                fields.insert(exact, value);
+                let exact = self.exact_names.get(&key).filter(|exact| !all.contains(*exact));
+                fields.insert(exact.unwrap_or(&key).clone(), value);
             }
         }
-        if self.fields.values().all(|it| it.inner.is_empty()) && self.others.is_none() {
+        if self.fields.is_empty() && self.others.is_none() {
             return;
         }
         for (key, value) in fields.iter_mut() {
-            let inner = self.fields.values().find(|it| it.name == *key).map(|it| &it.inner);
-            if let Some(inner) = inner.or(self.others.as_deref()) {
+            if let Some(inner) = self.inside_field(key) {
                 inner.restore_keys(value);
             }
         }
     }
 
-    pub(super) fn for_items(inner: ArgumentKeys) -> ArgumentKeys {
-        ArgumentKeys { items: boxed_if_useful(inner), ..ArgumentKeys::default() }
+    /// What is inside the field that the tool calls `exact`.
+    fn inside_field(&self, exact: &str) -> Option<&ArgumentKeys> {
+        self.fields.get(exact).or(self.others.as_ref()).map(|it| &**it)
     }
 
-    pub(super) fn set_others(&mut self, inner: ArgumentKeys) {
-        self.others = boxed_if_useful(inner);
+    /// A path such as `page[size].items[0]` of the exact schema as a client knows it that
+    /// has sent `sent`: by the keys that are listed, or by the exact ones where it used
+    /// those.
+    pub(super) fn path_as_sent(&self, path: &str, sent: Option<&Value>) -> String {
+        if self.is_empty() || path.is_empty() {
+            return path.to_owned();
+        }
+        if let Some(rest) = path.strip_prefix('[')
+            && let Some((index, rest)) = rest.split_once(']')
+            && let Ok(place) = index.parse::<usize>()
+        {
+            let item = sent.and_then(|sent| match sent {
+                Value::Array(items) => items.get(place),
+                _ => None,
+            });
+            let rest = match &self.items {
+                Some(inner) => inner.rest_as_sent(rest, item),
+                None => rest.to_owned(),
+            };
+            return format!("[{index}]{rest}");
+        }
+        // Keys may have dots and brackets in them: those that are known come first.
+        let is_first = |name: &&String| {
+            path.strip_prefix(name.as_str()).is_some_and(|rest| {
+                rest.is_empty() || rest.starts_with('.') || rest.starts_with('[')
+            })
+        };
+        let known = self.exact_names.values().chain(self.fields.keys()).filter(is_first);
+        let end = match known.max_by_key(|name| name.len()) {
+            Some(name) => name.len(),
+            None => path.find(['.', '[']).unwrap_or(path.len()),
+        };
+        let (exact, rest) = path.split_at(end);
+        let own = |key: &str| sent.and_then(|sent| sent.get(key));
+        let key = if own(exact).is_some() { exact } else { self.listed_name(exact) };
+        let rest = match self.inside_field(exact) {
+            Some(inner) => inner.rest_as_sent(rest, own(key)),
+            None => rest.to_owned(),
+        };
+        format!("{key}{rest}")
     }
 
-    pub(super) fn add_field(&mut self, listed: &str, exact: &str, inner: ArgumentKeys) {
-        if listed == exact {
-            self.kept.insert(listed.to_owned());
-        }
-        if listed != exact || !inner.is_empty() {
-            let field = ExactArgument { name: exact.to_owned(), inner };
-            self.fields.insert(listed.to_owned(), field);
+    fn rest_as_sent(&self, rest: &str, sent: Option<&Value>) -> String {
+        match rest.strip_prefix('.') {
+            Some(rest) => format!(".{}", self.path_as_sent(rest, sent)),
+            None => self.path_as_sent(rest, sent),
         }
     }
 
-    /// The keys of a value that fits one of several schemas.
-    pub(super) fn merge(&mut self, other: ArgumentKeys) {
-        for (listed, field) in other.fields {
-            match self.fields.get_mut(&listed) {
-                Some(known) if known.name == field.name => known.inner.merge(field.inner),
-                Some(_) => {}
-                None => drop(self.fields.insert(listed, field)),
-            }
-        }
-        self.kept.extend(other.kept);
-        let kept = &self.kept;
-        self.fields.retain(|listed, field| *listed == field.name || !kept.contains(listed));
-        for (mine, theirs) in [(&mut self.items, other.items), (&mut self.others, other.others)] {
-            match (mine.as_mut(), theirs) {
-                (Some(mine), Some(theirs)) => mine.merge(*theirs),
-                (None, theirs) => *mine = theirs,
-                (Some(_), None) => {}
-            }
-        }
-    }
-
-    /// Once all is rewritten, only what is different is of use.
-    pub(super) fn without_kept_names(mut self) -> ArgumentKeys {
-        self.kept = BTreeSet::new();
-        for field in self.fields.values_mut() {
-            field.inner = std::mem::take(&mut field.inner).without_kept_names();
-        }
-        self.fields.retain(|listed, field| *listed != field.name || !field.inner.is_empty());
-        let prune =
-            |inner: Option<Box<ArgumentKeys>>| boxed_if_useful((*inner?).without_kept_names());
-        self.items = prune(self.items.take());
-        self.others = prune(self.others.take());
-        self
+    fn listed_name<'a>(&'a self, exact: &'a str) -> &'a str {
+        let mut all = self.exact_names.iter();
+        all.find(|(_, name)| *name == exact).map_or(exact, |(listed, _)| listed)
     }
 }
 
-fn boxed_if_useful(keys: ArgumentKeys) -> Option<Box<ArgumentKeys>> {
-    let is_of_use = !keys.is_empty() || !keys.kept.is_empty();
-    is_of_use.then(|| Box::new(keys))
+/// Say of an object that it also takes keys that it does not list.
+pub(super) fn mark_other_keys(schema: &mut Map<String, Json>) {
+    schema.insert(OTHER_KEYS_MARK.to_owned(), Json::Bool(true));
 }
 
-/// A key that every model takes for each of `names`, all different.
-pub(super) fn listed_keys<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
+/// Write the keys of a rewritten schema as every model takes them.
+pub(super) fn list_keys(schema: &mut Map<String, Json>) -> ArgumentKeys {
+    list_place(vec![schema])
+}
+
+/// The same for all schemas that one value may have to fit.
+fn list_place(schemas: Vec<&mut Map<String, Json>>) -> ArgumentKeys {
+    let mut options = Vec::new();
+    schemas.into_iter().for_each(|schema| collect_options(schema, &mut options));
+    let mut takes_others = false;
+    let mut names: Vec<String> = Vec::new();
+    let mut known: HashSet<String> = HashSet::new();
+    for option in &mut options {
+        takes_others |= takes_other_keys(option);
+        option.remove(OTHER_KEYS_MARK);
+        let properties = option.get("properties").and_then(Json::as_object);
+        for name in properties.into_iter().flat_map(Map::keys) {
+            if known.insert(name.clone()) {
+                names.push(name.clone());
+            }
+        }
+    }
+    let keys = listed_keys(names.iter().map(String::as_str), takes_others);
+    let listed: HashMap<&str, &str> =
+        names.iter().map(String::as_str).zip(keys.iter().map(String::as_str)).collect();
+    let exact: HashMap<&str, &str> = listed.iter().map(|(name, key)| (*key, *name)).collect();
+    let (mut fields, mut others, mut items) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let objects = options.iter().filter(|it| is_object_schema(it)).count();
+    for option in options {
+        rename_properties(option, &listed);
+        for (keyword, json) in option.iter_mut() {
+            match (keyword.as_str(), json) {
+                ("properties", Json::Object(properties)) => {
+                    for (key, field) in properties.iter_mut() {
+                        let name = exact.get(key.as_str()).copied().unwrap_or(key);
+                        let all: &mut Vec<_> = fields.entry(name.to_owned()).or_default();
+                        all.extend(field.as_object_mut());
+                    }
+                }
+                ("additionalProperties", Json::Object(schema)) => others.push(schema),
+                ("items", Json::Object(schema)) => items.push(schema),
+                _ => {}
+            }
+        }
+    }
+    let mut made = ArgumentKeys {
+        exact_names: (names.iter().zip(&keys))
+            .filter(|(name, key)| name != key)
+            .map(|(name, key)| (key.clone(), name.clone()))
+            .collect(),
+        items: of_use(list_place_if_any(items)),
+        ..ArgumentKeys::default()
+    };
+    if !others.is_empty() && objects > 1 {
+        // What one alternative has as a field may be any key of another: all are one place.
+        let names: Vec<String> = fields.keys().cloned().collect();
+        let all = fields.into_values().flatten().chain(others).collect();
+        let Some(inner) = of_use(list_place(all)) else { return made };
+        made.fields = names.into_iter().map(|name| (name, inner.clone())).collect();
+        made.others = Some(inner);
+        return made;
+    }
+    made.others = of_use(list_place_if_any(others));
+    for (name, schemas) in fields {
+        let inner = list_place(schemas);
+        // With nothing inside it is still none of the others.
+        if !inner.is_empty() || made.others.is_some() {
+            made.fields.insert(name, Arc::new(inner));
+        }
+    }
+    made
+}
+
+fn list_place_if_any(schemas: Vec<&mut Map<String, Json>>) -> ArgumentKeys {
+    if schemas.is_empty() { ArgumentKeys::default() } else { list_place(schemas) }
+}
+
+fn of_use(keys: ArgumentKeys) -> Option<Arc<ArgumentKeys>> {
+    (!keys.is_empty()).then(|| Arc::new(keys))
+}
+
+fn collect_options<'a>(
+    schema: &'a mut Map<String, Json>,
+    options: &mut Vec<&'a mut Map<String, Json>>,
+) {
+    // Clients send such a parameter as a header too: it is as it was written.
+    if schema.contains_key("x-mcp-header") {
+        return;
+    }
+    if !schema.contains_key("anyOf") {
+        options.push(schema);
+        return;
+    }
+    if let Some(Json::Array(inner)) = schema.get_mut("anyOf") {
+        for option in inner.iter_mut().filter_map(Json::as_object_mut) {
+            collect_options(option, options);
+        }
+    }
+}
+
+fn is_object_schema(schema: &Map<String, Json>) -> bool {
+    schema.get("type").is_some_and(|kind| kind == "object")
+}
+
+/// Whether a key that the schema does not list may be meant as it is.
+fn takes_other_keys(schema: &Map<String, Json>) -> bool {
+    if !is_object_schema(schema) {
+        return false;
+    }
+    match schema.get("additionalProperties") {
+        Some(Json::Bool(false)) => false,
+        Some(_) => true,
+        // An object of which nothing is said has keys of any name.
+        None => {
+            let properties = schema.get("properties").and_then(Json::as_object);
+            schema.contains_key(OTHER_KEYS_MARK) || properties.is_none_or(Map::is_empty)
+        }
+    }
+}
+
+fn rename_properties(schema: &mut Map<String, Json>, listed: &HashMap<&str, &str>) {
+    if let Some(Json::Object(properties)) = schema.get_mut("properties") {
+        let renamed = std::mem::take(properties).into_iter().map(|(name, field)| {
+            (listed.get(name.as_str()).map_or_else(|| name.clone(), |it| (*it).to_owned()), field)
+        });
+        *properties = renamed.collect();
+    }
+    if let Some(Json::Array(required)) = schema.get_mut("required") {
+        for name in required.iter_mut() {
+            if let Some(key) = name.as_str().and_then(|name| listed.get(name)) {
+                *name = (*key).into();
+            }
+        }
+    }
+}
+
+/// A key that every model takes for each of `names`, all different. Where other keys
+/// are taken too, one that is changed has a hash, so that a plain one stays itself.
+fn listed_keys<'a>(
+    names: impl Iterator<Item = &'a str> + Clone,
+    takes_others: bool,
+) -> Vec<String> {
     let mut taken: HashSet<String> =
         names.clone().filter(|name| is_portable_key(name)).map(str::to_owned).collect();
     names
@@ -149,8 +297,10 @@ pub(super) fn listed_keys<'a>(names: impl Iterator<Item = &'a str> + Clone) -> V
                 return name.to_owned();
             }
             let plain = plain_key(name);
-            let is_good = is_portable_key(&plain) && !taken.contains(&plain);
-            let key = if is_good { plain } else { with_key_hash(&plain, name) };
+            let is_good = !takes_others && is_portable_key(&plain);
+            let hashed = (0..).map(|number| with_key_hash(&plain, name, number));
+            let mut keys = is_good.then(|| plain.clone()).into_iter().chain(hashed);
+            let key = keys.find(|key| !taken.contains(key)).unwrap_or_default();
             taken.insert(key.clone());
             key
         })
@@ -180,8 +330,12 @@ fn plain_key(name: &str) -> String {
     if ends { plain.to_owned() } else { plain.trim_end_matches('_').to_owned() }
 }
 
-fn with_key_hash(plain: &str, name: &str) -> String {
-    let digest = Sha256::digest(name.as_bytes());
+/// The first hash has no number in it; another is needed where a key is called like it.
+fn with_key_hash(plain: &str, name: &str, number: u32) -> String {
+    let digest = match number {
+        0 => Sha256::digest(name.as_bytes()),
+        number => Sha256::digest(format!("{name}\n{number}").as_bytes()),
+    };
     let hash: String =
         digest.iter().take(KEY_HASH_CHARS / 2).map(|it| format!("{it:02x}")).collect();
     let kept = &plain[..plain.len().min(MAX_KEY_CHARS - KEY_HASH_CHARS - 1)];
@@ -190,11 +344,13 @@ fn with_key_hash(plain: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn keys_are_made_of_what_every_model_takes_and_stay_apart() {
-        let keys = |names: &[&str]| listed_keys(names.iter().copied());
+        let keys = |names: &[&str]| listed_keys(names.iter().copied(), false);
         assert_eq!(
             keys(&["page[size]", "$filter", "@type", "_id", "user.name", "X-Trace", "2fa", "a b"]),
             ["page_size", "filter", "type", "id", "user_name", "X-Trace", "2fa", "a_b"]
@@ -205,5 +361,36 @@ mod tests {
         assert!(apart[3] == "a_b" && apart[4].starts_with("a_b_"), "{apart:?}");
         let long = "x".repeat(100);
         assert_eq!(keys(&[long.as_str()])[0].len(), MAX_KEY_CHARS);
+        // A key that is called as another would be listed.
+        let hashed = with_key_hash("id", "$id", 0);
+        let clash = keys(&["$id", "id", &hashed]);
+        assert_eq!(clash[1..], ["id", hashed.as_str()]);
+        assert!(clash[0].starts_with("id_") && clash[0] != hashed, "{clash:?}");
+    }
+
+    #[test]
+    fn a_path_is_told_by_the_keys_that_were_sent() {
+        let field = json!({"type": "string"});
+        let tree = json!({"type": "object", "properties": {"_id": field, "a.b": field}});
+        let Json::Object(mut schema) = json!({
+            "type": "object",
+            "properties": {"page[size]": field, "$list": {"type": "array", "items": tree}, "plain": field},
+        }) else {
+            unreachable!("an object literal")
+        };
+        let keys = list_keys(&mut schema);
+        let listed = Value::from_json(json!({"page_size": 1, "list": [{"id": 1}]})).unwrap();
+        let exact = Value::from_json(json!({"page[size]": 1, "$list": [{"id": 1}]})).unwrap();
+        for (path, by_listed, by_exact) in [
+            ("page[size]", "page_size", "page[size]"),
+            ("$list[0]._id", "list[0].id", "$list[0].id"),
+            ("$list[0].a.b", "list[0].a_b", "$list[0].a_b"),
+            ("$list[7]", "list[7]", "$list[7]"),
+            ("plain.else", "plain.else", "plain.else"),
+            ("", "", ""),
+        ] {
+            assert_eq!(keys.path_as_sent(path, Some(&listed)), by_listed);
+            assert_eq!(keys.path_as_sent(path, Some(&exact)), by_exact);
+        }
     }
 }

@@ -20,13 +20,8 @@ pub(super) fn merge_alternatives(
         Ok([only]) => return only,
         Err(options) => options,
     };
-    let mut keys = None;
     let mut schemas: Vec<Map<String, Json>> = Vec::new();
-    for RewrittenSchema { mut schema, keys: own } in options {
-        match &mut keys {
-            None => keys = Some(own),
-            Some(keys) => keys.merge(own),
-        }
+    for mut schema in options {
         match schema.remove("anyOf") {
             Some(Json::Array(inner)) => {
                 for inner in inner {
@@ -40,16 +35,15 @@ pub(super) fn merge_alternatives(
     }
     // One that takes anything takes all that the others do.
     if schemas.is_empty() || schemas.iter().any(Map::is_empty) {
-        return RewrittenSchema { schema: any_value(direction), keys: keys.unwrap_or_default() };
+        return any_value(direction);
     }
-    let schema = match <[Map<String, Json>; 1]>::try_from(schemas) {
+    match <[Map<String, Json>; 1]>::try_from(schemas) {
         Ok([only]) => only,
         Err(several) => {
             let several = several.into_iter().map(Json::Object).collect();
             Map::from_iter([("anyOf".to_owned(), Json::Array(several))])
         }
-    };
-    RewrittenSchema { schema, keys: keys.unwrap_or_default() }
+    }
 }
 
 /// Lists of texts that say nothing else are one list.
@@ -113,15 +107,19 @@ impl<'a> SchemaRewriter<'a> {
             required: flat.required.clone(),
             own: flat.properties.len(),
             told: Vec::new(),
+            takes_others: false,
         };
         for group in &flat.alternatives {
             self.merge_group(group, &mut merged)?;
         }
-        let MergedFields { properties, required, told, .. } = merged;
+        let MergedFields { properties, required, told, takes_others, .. } = merged;
         let mut made = self.rewrite_object_with(flat, &properties, &required, level)?;
         if !told.is_empty() {
             let said = Map::from_iter([("description".to_owned(), told.join(" ").into())]);
-            describe_both(&mut made.schema, said);
+            describe_both(&mut made, said);
+        }
+        if takes_others {
+            self.note_other_keys(&mut made);
         }
         Ok(made)
     }
@@ -141,6 +139,9 @@ impl<'a> SchemaRewriter<'a> {
             if inner.is_never || !is_object {
                 continue;
             }
+            merged.takes_others |= inner.has_patterns
+                || !inner.alternatives.is_empty()
+                || inner.additional.iter().any(|it| **it != Json::Bool(false));
             for (name, schemas) in inner.properties {
                 merged.add_property(name, schemas);
             }
@@ -183,6 +184,8 @@ struct MergedFields<'a> {
     /// How many of the properties are said for all alternatives: those stay as they are.
     own: usize,
     told: Vec<String>,
+    /// Whether an alternative may have keys that are not among the properties.
+    takes_others: bool,
 }
 
 impl<'a> MergedFields<'a> {

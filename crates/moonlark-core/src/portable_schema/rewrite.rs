@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::SchemaDirection;
-use super::argument_keys::{ArgumentKeys, listed_keys};
+use super::argument_keys::mark_other_keys;
 use super::flatten::{CollectMode, FlatSchema, is_annotation};
 use super::merge::{describe_both, merge_alternatives};
 use super::simple_types::{
@@ -13,6 +13,17 @@ use super::simple_types::{
 
 /// About what a schema takes beside its words.
 const SCHEMA_OVERHEAD_BYTES: usize = 24;
+/// What says something about keys that are not among the properties, and is not listed.
+const OTHER_KEYS_KEYWORDS: [&str; 8] = [
+    "if",
+    "then",
+    "else",
+    "not",
+    "dependencies",
+    "dependentSchemas",
+    "propertyNames",
+    "unevaluatedProperties",
+];
 
 /// The schema would have more bytes than it may.
 #[derive(Debug)]
@@ -27,12 +38,8 @@ pub(super) struct SchemaRewriter<'a> {
     pub(super) entered: Vec<&'a str>,
 }
 
-/// A schema that is done, and where the keys of its values come from.
-#[derive(Default)]
-pub(super) struct RewrittenSchema {
-    pub(super) schema: Map<String, Json>,
-    pub(super) keys: ArgumentKeys,
-}
+/// A schema that is done, but for the keys of objects: those are still the exact ones.
+pub(super) type RewrittenSchema = Map<String, Json>;
 
 impl<'a> SchemaRewriter<'a> {
     pub(super) fn new(
@@ -46,19 +53,17 @@ impl<'a> SchemaRewriter<'a> {
 
     /// The schema of an object that is a tool's arguments or its result: no other
     /// type, and no alternatives beside its fields.
-    pub(super) fn rewrite_whole(
-        mut self,
-    ) -> Result<(Map<String, Json>, ArgumentKeys), SchemaTooLarge> {
+    pub(super) fn rewrite_whole(mut self) -> Result<RewrittenSchema, SchemaTooLarge> {
         let root = self.root;
         let mut flat = FlatSchema::default();
         self.collect_fields(root, CollectMode::Everything, &mut flat);
-        let RewrittenSchema { mut schema, keys } = match self.direction {
+        let mut schema = match self.direction {
             SchemaDirection::Input => self.object_of_alternatives(&flat, 0)?,
             SchemaDirection::Output => self.rewrite_object(&flat, 0)?,
         };
         let said = self.collect_annotations(&flat)?;
         describe_both(&mut schema, said);
-        Ok((schema, keys))
+        Ok(schema)
     }
 
     /// What all of `schemas` say together; none if nothing fits them.
@@ -88,10 +93,7 @@ impl<'a> SchemaRewriter<'a> {
         if flat.get("x-mcp-header").is_some()
             && let [Json::Object(exact)] = schemas
         {
-            return Ok(Some(RewrittenSchema {
-                schema: exact.clone(),
-                ..RewrittenSchema::default()
-            }));
+            return Ok(Some(exact.clone()));
         }
         let said = self.collect_annotations(flat)?;
         let mut options = Vec::new();
@@ -114,15 +116,15 @@ impl<'a> SchemaRewriter<'a> {
                 self.entered.truncate(entered);
                 options.extend(rewritten?);
             }
+            if flat.alternatives.len() > 1 {
+                options.iter_mut().for_each(|option| self.note_other_keys(option));
+            }
         }
         if flat.is_nullable {
-            options.push(RewrittenSchema {
-                schema: schema_of_type("null"),
-                ..RewrittenSchema::default()
-            });
+            options.push(schema_of_type("null"));
         }
         let mut rewritten = merge_alternatives(options, self.direction);
-        describe_both(&mut rewritten.schema, said);
+        describe_both(&mut rewritten, said);
         Ok(Some(rewritten))
     }
 
@@ -135,9 +137,8 @@ impl<'a> SchemaRewriter<'a> {
         if let Some(values) = listed_values(flat) {
             self.spend_bytes(values.iter().map(|it| it.as_str().map_or(8, str::len) + 3).sum())?;
             let by_values = schemas_by_value_type(&values, flat.types.as_deref(), self.direction);
-            let of = |schema| RewrittenSchema { schema, ..RewrittenSchema::default() };
             if !by_values.is_empty() {
-                options.extend(by_values.into_iter().map(of));
+                options.extend(by_values);
                 return Ok(());
             }
         }
@@ -147,13 +148,12 @@ impl<'a> SchemaRewriter<'a> {
         };
         let has_number = types.contains(&"number");
         for kind in types.into_iter().filter(|kind| !(has_number && *kind == "integer")) {
-            let plain = |schema| RewrittenSchema { schema, ..RewrittenSchema::default() };
             options.push(match kind {
                 "object" => self.rewrite_object(flat, level)?,
                 "array" => self.rewrite_array(flat, level)?,
-                "string" => plain(string_schema(flat, self.direction)),
-                "number" | "integer" => plain(number_schema(kind, flat)),
-                other => plain(schema_of_type(other)),
+                "string" => string_schema(flat, self.direction),
+                "number" | "integer" => number_schema(kind, flat),
+                other => schema_of_type(other),
             });
         }
         Ok(())
@@ -178,23 +178,17 @@ impl<'a> SchemaRewriter<'a> {
         required: &[&'a str],
         level: usize,
     ) -> Result<RewrittenSchema, SchemaTooLarge> {
-        let mut made =
-            RewrittenSchema { schema: schema_of_type("object"), ..RewrittenSchema::default() };
+        let mut made = schema_of_type("object");
         if flat.is_recursive || level >= self.max_levels {
             return Ok(made);
         }
         // A field that must be there and is not described may be anything.
         let unknown = required.iter().filter(|name| properties.iter().all(|it| it.0 != **name));
-        let names = || properties.iter().map(|it| it.0).chain(unknown.clone().copied());
-        let keys: Vec<String> = match self.direction {
-            SchemaDirection::Input => listed_keys(names()),
-            SchemaDirection::Output => names().map(str::to_owned).collect(),
-        };
+        let names = properties.iter().map(|it| it.0).chain(unknown.copied());
         let mut fields = Map::new();
         let mut must = Vec::new();
-        for (place, name) in names().enumerate() {
-            let key = &keys[place];
-            self.spend_bytes(key.len())?;
+        for (place, name) in names.enumerate() {
+            self.spend_bytes(name.len())?;
             let mut options = Vec::new();
             for schemas in properties.get(place).into_iter().flat_map(|it| &it.1) {
                 options.extend(self.rewrite_part(schemas, level + 1)?);
@@ -204,23 +198,25 @@ impl<'a> SchemaRewriter<'a> {
                 continue;
             }
             let field = merge_alternatives(options, self.direction);
-            made.keys.add_field(key, name, field.keys);
-            fields.insert(key.clone(), Json::Object(field.schema));
+            fields.insert(name.to_owned(), Json::Object(field));
             if required.contains(&name) {
-                must.push(json!(key));
+                must.push(json!(name));
             }
         }
         if !fields.is_empty() || level == 0 {
-            made.schema.insert("properties".to_owned(), Json::Object(fields));
+            made.insert("properties".to_owned(), Json::Object(fields));
         }
         if !must.is_empty() {
-            made.schema.insert("required".to_owned(), Json::Array(must));
+            made.insert("required".to_owned(), Json::Array(must));
         }
         self.rewrite_additional_properties(flat, level, &mut made)?;
         for keyword in ["minProperties", "maxProperties"] {
             if let Some(count) = flat.get(keyword).filter(|it| it.is_u64()) {
-                made.schema.insert(keyword.to_owned(), count.clone());
+                made.insert(keyword.to_owned(), count.clone());
             }
+        }
+        if flat.has_patterns || OTHER_KEYS_KEYWORDS.iter().any(|it| flat.get(it).is_some()) {
+            self.note_other_keys(&mut made);
         }
         Ok(made)
     }
@@ -239,14 +235,11 @@ impl<'a> SchemaRewriter<'a> {
             Json::Bool(false)
         } else {
             match self.rewrite_part(&open, level + 1)? {
-                Some(others) if !is_any_value(&others.schema, self.direction) => {
-                    made.keys.set_others(others.keys);
-                    Json::Object(others.schema)
-                }
+                Some(others) if !is_any_value(&others, self.direction) => Json::Object(others),
                 _ => Json::Bool(true),
             }
         };
-        made.schema.insert("additionalProperties".to_owned(), said);
+        made.insert("additionalProperties".to_owned(), said);
         Ok(())
     }
 
@@ -255,8 +248,7 @@ impl<'a> SchemaRewriter<'a> {
         flat: &FlatSchema<'a>,
         level: usize,
     ) -> Result<RewrittenSchema, SchemaTooLarge> {
-        let mut made =
-            RewrittenSchema { schema: schema_of_type("array"), ..RewrittenSchema::default() };
+        let mut made = schema_of_type("array");
         let mut options = Vec::new();
         // In a list with places, anything may follow after those; only what is given to
         // a tool is checked again.
@@ -270,13 +262,12 @@ impl<'a> SchemaRewriter<'a> {
             }
         }
         let items = merge_alternatives(options, self.direction);
-        if self.direction == SchemaDirection::Input || !items.schema.is_empty() {
-            made.schema.insert("items".to_owned(), Json::Object(items.schema));
+        if self.direction == SchemaDirection::Input || !items.is_empty() {
+            made.insert("items".to_owned(), Json::Object(items));
         }
-        made.keys = ArgumentKeys::for_items(items.keys);
         for keyword in ["minItems", "maxItems", "uniqueItems"] {
             if let Some(said) = flat.get(keyword).filter(|it| it.is_u64() || it.is_boolean()) {
-                made.schema.insert(keyword.to_owned(), said.clone());
+                made.insert(keyword.to_owned(), said.clone());
             }
         }
         Ok(made)
@@ -298,6 +289,14 @@ impl<'a> SchemaRewriter<'a> {
         Ok(said)
     }
 
+    /// Arguments may have keys in this object that it does not list.
+    pub(super) fn note_other_keys(&self, schema: &mut RewrittenSchema) {
+        let is_object = schema.get("type").is_some_and(|kind| kind == "object");
+        if self.direction == SchemaDirection::Input && is_object {
+            mark_other_keys(schema);
+        }
+    }
+
     pub(super) fn spend_bytes(&mut self, bytes: usize) -> Result<(), SchemaTooLarge> {
         self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(SchemaTooLarge)?;
         Ok(())
@@ -306,12 +305,10 @@ impl<'a> SchemaRewriter<'a> {
 
 /// The parameters by name and type alone, of a schema that is too large in every
 /// other form.
-pub(super) fn outline_schema(exact: &Map<String, Json>) -> (Map<String, Json>, ArgumentKeys) {
+pub(super) fn outline_schema(exact: &Map<String, Json>) -> RewrittenSchema {
     let properties = exact.get("properties").and_then(Json::as_object);
-    let names = || properties.into_iter().flatten().map(|(name, _)| name.as_str());
-    let listed = listed_keys(names());
-    let (mut keys, mut fields) = (ArgumentKeys::default(), Map::new());
-    for (listed, (name, schema)) in listed.iter().zip(properties.into_iter().flatten()) {
+    let mut fields = Map::new();
+    for (name, schema) in properties.into_iter().flatten() {
         let kind = schema.get("type").and_then(Json::as_str);
         let mut field = match kind {
             Some("array") => {
@@ -325,13 +322,15 @@ pub(super) fn outline_schema(exact: &Map<String, Json>) -> (Map<String, Json>, A
         if let Some(description) = schema.get("description").filter(|it| it.is_string()) {
             field.insert("description".to_owned(), description.clone());
         }
-        keys.add_field(listed, name, ArgumentKeys::default());
-        fields.insert(listed.clone(), Json::Object(field));
+        fields.insert(name.clone(), Json::Object(field));
     }
     let required = exact.get("required").and_then(Json::as_array).into_iter().flatten();
-    let place = |name: &str| names().position(|it| it == name);
-    let must: Vec<Json> = (required.filter_map(Json::as_str))
-        .filter_map(|name| Some(json!(listed[place(name)?])))
-        .collect();
-    (as_map(json!({"type": "object", "properties": fields, "required": must})), keys)
+    let must: Vec<&str> =
+        required.filter_map(Json::as_str).filter(|name| fields.contains_key(*name)).collect();
+    let mut outline = as_map(json!({"type": "object", "properties": fields, "required": must}));
+    // It may have more parameters than are found here.
+    if exact.get("additionalProperties") != Some(&Json::Bool(false)) {
+        mark_other_keys(&mut outline);
+    }
+    outline
 }

@@ -357,3 +357,110 @@ fn a_result_that_fits_the_exact_schema_fits_the_listed_one() {
     }
     assert_eq!(portable_output(&as_map(json!({"type": "array"}))), None);
 }
+
+/// Arguments with their keys put back, by the keys that were listed for `exact`.
+fn restored(exact: &Json, args: Json) -> Json {
+    let mut args = Value::from_json(args).unwrap();
+    PortableInput::from_schema(&as_map(exact.clone())).keys.restore_keys(&mut args);
+    args.to_json_lossy()
+}
+
+/// The keys of all alternatives of `p`, as they are listed.
+fn keys_of_p(exact: &Json) -> Vec<String> {
+    let place = input(exact.clone())["properties"]["p"].clone();
+    let options = place.get("anyOf").and_then(Json::as_array).cloned().unwrap_or(vec![place]);
+    let properties = options.iter().filter_map(|it| it["properties"].as_object());
+    properties.flat_map(|it| it.keys().cloned()).collect()
+}
+
+#[test]
+fn a_plain_key_stays_itself_where_other_keys_are_taken() {
+    let text = json!({"type": "string"});
+    for (keyword, said) in [
+        ("additionalProperties", json!(true)),
+        ("additionalProperties", json!({"type": "string"})),
+        ("patternProperties", json!({"^x": text})),
+        ("propertyNames", json!({"maxLength": 3})),
+        ("unevaluatedProperties", json!(true)),
+        ("if", json!({"required": ["$x"]})),
+        ("dependentSchemas", json!({"$x": {"properties": {"x": text}}})),
+    ] {
+        let mut place = json!({"type": "object", "properties": {"$x": text}});
+        place[keyword] = said;
+        let exact = json!({"type": "object", "properties": {"p": place}});
+        let keys = keys_of_p(&exact);
+        assert!(keys[0].starts_with("x_") && keys[0].len() == 10, "{keyword}: {keys:?}");
+        let plain = json!({"p": {"x": "mine"}});
+        assert_eq!(restored(&exact, plain.clone()), plain, "{keyword}");
+        assert_eq!(
+            restored(&exact, json!({"p": {keys[0].as_str(): "theirs"}})),
+            json!({"p": {"$x": "theirs"}})
+        );
+        let listed = serde_json::to_string(&input(exact)).unwrap();
+        assert!(!listed.contains("moonlark"), "{listed}");
+    }
+    // Another alternative of the same place may take any key.
+    for other in [
+        json!({"type": "object"}),
+        json!({}),
+        json!({"type": "object", "additionalProperties": text}),
+    ] {
+        let object =
+            json!({"type": "object", "properties": {"$x": text}, "additionalProperties": false});
+        let exact = json!({"type": "object", "properties": {"p": {"anyOf": [object, other]}}});
+        let plain = json!({"p": {"x": "mine"}});
+        assert_eq!(restored(&exact, plain.clone()), plain, "{other}");
+    }
+    // And so may one of the whole.
+    let whole = json!({"type": "object", "anyOf": [
+        {"properties": {"$x": text}}, {"properties": {"y": text}, "additionalProperties": true},
+    ]});
+    assert_eq!(restored(&whole, json!({"x": "mine"})), json!({"x": "mine"}));
+}
+
+#[test]
+fn one_listed_key_means_the_same_in_all_alternatives() {
+    let object = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "additionalProperties": false});
+    let of = |place: Json| json!({"type": "object", "properties": {"p": place}});
+    for exact in [
+        of(json!({"anyOf": [object("x"), object("$x")]})),
+        of(json!({"anyOf": [object("$x"), object("x")]})),
+        of(json!({"anyOf": [object("$x"), {"oneOf": [object("@x"), object("x")]}]})),
+        of(json!({"oneOf": [object("$x"), object("@x")]})),
+        of(
+            json!({"type": "object", "properties": {"k": {"type": "string"}}, "anyOf": [object("$x"), object("x")]}),
+        ),
+    ] {
+        let keys = keys_of_p(&exact);
+        let reached: Vec<Json> =
+            keys.iter().map(|key| restored(&exact, json!({"p": {key.as_str(): "v"}}))).collect();
+        let distinct: std::collections::BTreeSet<String> =
+            reached.iter().map(Json::to_string).collect();
+        assert_eq!(distinct.len(), keys.len(), "{keys:?} are {reached:?}");
+        let names = serde_json::to_string(&exact).unwrap();
+        for name in ["$x", "@x", "x"].iter().filter(|it| names.contains(&format!("\"{it}\""))) {
+            assert!(reached.contains(&json!({"p": {*name: "v"}})), "{name} is not in {reached:?}");
+        }
+        let plain = json!({"p": {"x": "v"}});
+        if names.contains("\"x\"") {
+            assert_eq!(restored(&exact, plain.clone()), plain);
+        }
+    }
+    // The same where alternatives meet further inside: in lists, fields and maps.
+    let deep = |name: &str| json!({"type": "object", "additionalProperties": {"type": "array", "items": object(name)}});
+    let fields = |name: &str| json!({"type": "object", "properties": {"f": {"type": "array", "items": object(name)}}});
+    for exact in [
+        of(json!({"anyOf": [deep("x"), deep("$x")]})),
+        of(json!({"anyOf": [fields("x"), fields("$x")]})),
+        of(json!({"anyOf": [fields("x"), deep("$x")]})),
+    ] {
+        let plain = json!({"p": {"f": [{"x": "v"}]}});
+        assert_eq!(restored(&exact, plain.clone()), plain, "{exact}");
+    }
+    // A field that is described is none of the others.
+    let map = json!({"type": "object", "properties": {"f": object("x")}, "additionalProperties": object("$x")});
+    assert_eq!(
+        restored(&of(map), json!({"p": {"f": {"x": 1}, "other": {"x": 1}}})),
+        json!({"p": {"f": {"x": 1}, "other": {"$x": 1}}})
+    );
+}

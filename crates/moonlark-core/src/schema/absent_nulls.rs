@@ -13,6 +13,18 @@ use crate::value::{Object, Value};
 /// How many references and parts of a schema are followed to find out about one
 /// null. Beyond that it stays where it is.
 const MAX_FOLLOWED_SCHEMAS: usize = 64;
+/// What may allow a null, or more fields, beside `properties` and
+/// `additionalProperties`. It is left to the validator.
+const UNFOLLOWED_KEYWORDS: [&str; 8] = [
+    "patternProperties",
+    "if",
+    "then",
+    "else",
+    "dependencies",
+    "dependentSchemas",
+    "unevaluatedProperties",
+    "propertyNames",
+];
 
 /// Take out of `args` every null that `schema` does not allow and does not require.
 pub(super) fn remove_absent_nulls(schema: &Map<String, Json>, args: &mut Value) {
@@ -220,8 +232,14 @@ impl<'a> SchemaPart<'a> {
 
 impl<'a> ObjectParts<'a> {
     /// The schemas of a field: what is said of it, or of all that nothing is said of.
+    /// None where keywords that are not followed may say something else.
     fn field_parts(&self, name: &str) -> Vec<SchemaPart<'a>> {
         let named = |it: &&'a Map<String, Json>| it.get("properties")?.get(name);
+        // Where its own schema holds in any case, no keyword beside it allows more.
+        let holds = self.objects[..self.unconditional].iter().any(|it| named(it).is_some());
+        if !holds && self.has_unfollowed_keywords() {
+            return Vec::new();
+        }
         let named: Vec<SchemaPart<'a>> =
             self.objects.iter().filter_map(named).map(SchemaPart::Inner).collect();
         if !named.is_empty() {
@@ -229,6 +247,13 @@ impl<'a> ObjectParts<'a> {
         }
         let others = self.objects.iter().filter_map(|it| it.get("additionalProperties"));
         others.filter(|it| it.is_object()).map(SchemaPart::Inner).collect()
+    }
+
+    fn has_unfollowed_keywords(&self) -> bool {
+        let has_any = |it: &&Map<String, Json>| {
+            UNFOLLOWED_KEYWORDS.iter().any(|keyword| it.contains_key(*keyword))
+        };
+        self.objects.iter().any(has_any)
     }
 
     fn requires_field(&self, name: &str) -> bool {
@@ -318,6 +343,40 @@ mod tests {
                 "tree": {"left": {}, "value": 1},
             })
         );
+    }
+
+    #[test]
+    fn a_null_that_other_keywords_may_allow_is_left_to_the_validator() {
+        let maybe = json!({"type": ["string", "null"]});
+        let text = json!({"type": "string"});
+        for (keyword, said) in [
+            ("patternProperties", json!({"^x": maybe})),
+            ("if", json!({"required": ["x1"]})),
+            ("then", json!({"properties": {"x1": {"type": "null"}}})),
+            ("else", json!({"properties": {"x1": {"type": "null"}}})),
+            ("dependentSchemas", json!({"a": {"properties": {"x1": maybe}}})),
+            ("unevaluatedProperties", maybe.clone()),
+            ("propertyNames", json!({"pattern": "^x"})),
+        ] {
+            let mut schema = json!({
+                "type": "object", "properties": {"a": text}, "additionalProperties": text,
+            });
+            schema[keyword] = said.clone();
+            // Nothing beside it allows a null for `a`.
+            assert_eq!(
+                cleaned(schema.clone(), json!({"x1": null, "a": null})),
+                json!({"x1": null}),
+                "{keyword}"
+            );
+            schema["additionalProperties"] = json!({"type": "object", "properties": {"y": text}});
+            let nested = json!({"x1": {"y": null}});
+            assert_eq!(cleaned(schema, nested.clone()), nested, "{keyword}");
+            // In an alternative, which may not hold, and with one that may.
+            let either = json!({"type": "object", "anyOf": [
+                {"properties": {"x1": text}}, {keyword: said},
+            ]});
+            assert_eq!(cleaned(either, json!({"x1": null})), json!({"x1": null}), "{keyword}");
+        }
     }
 
     #[test]

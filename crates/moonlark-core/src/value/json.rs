@@ -11,6 +11,10 @@ impl Value {
     /// Parse JSON text. Too much of it, too deep or too many values, and integers
     /// beyond 64 bits are Problems, never a crash or a rounded number.
     pub fn parse_json(text: &[u8]) -> Result<Value> {
+        Self::parse_json_with(&PARSING_BUDGET, text)
+    }
+
+    fn parse_json_with(budget: &ParsingBudget, text: &[u8]) -> Result<Value> {
         // Counted before serde recurses, and with our bound instead of its.
         let JsonTextSize { depth, taken } = measure_json_text(text);
         if depth > MAX_VALUE_DEPTH {
@@ -24,7 +28,7 @@ impl Value {
             ))
             .with_hint("ask for less of it at a time"));
         }
-        let _share = ParsingShare::reserve_bytes(taken)?;
+        let _share = budget.reserve_bytes(taken)?;
         serde_json::from_slice(text)
             .map_err(|error| Problem::bad_request(format!("invalid JSON: {error}")))
     }
@@ -111,15 +115,23 @@ impl std::io::Write for BoundedText {
 const MAX_PARSED_BYTES: usize = 160 << 20;
 /// The same for all texts that are read at this moment.
 const MAX_PARSING_BYTES: usize = 512 << 20;
-static PARSING_BYTES: AtomicUsize = AtomicUsize::new(0);
+static PARSING_BUDGET: ParsingBudget = ParsingBudget { taken: AtomicUsize::new(0) };
+
+struct ParsingBudget {
+    /// By all texts that are read at this moment, in bytes.
+    taken: AtomicUsize,
+}
 
 /// What one text takes while it is read, out of what all may.
-struct ParsingShare(usize);
+struct ParsingShare<'a> {
+    budget: &'a ParsingBudget,
+    bytes: usize,
+}
 
-impl ParsingShare {
-    fn reserve_bytes(bytes: usize) -> Result<ParsingShare> {
-        let share = ParsingShare(bytes);
-        if PARSING_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_PARSING_BYTES {
+impl ParsingBudget {
+    fn reserve_bytes(&self, bytes: usize) -> Result<ParsingShare<'_>> {
+        let share = ParsingShare { budget: self, bytes };
+        if self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_PARSING_BYTES {
             let message = "too much JSON is being read at this moment";
             return Err(Problem::unavailable(message).with_hint("try again in a moment"));
         }
@@ -127,9 +139,9 @@ impl ParsingShare {
     }
 }
 
-impl Drop for ParsingShare {
+impl Drop for ParsingShare<'_> {
     fn drop(&mut self) {
-        PARSING_BYTES.fetch_sub(self.0, Ordering::Relaxed);
+        self.budget.taken.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -308,6 +320,31 @@ mod tests {
         // As many letters are nothing unusual.
         let long = format!("[{:?}]", "x,{[".repeat(3 << 20));
         assert!(Value::parse_json(long.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn texts_that_are_read_at_once_share_a_budget() {
+        let budget = ParsingBudget { taken: AtomicUsize::new(0) };
+        let taken = || budget.taken.load(Ordering::Relaxed);
+        let parse = |text: &str| Value::parse_json_with(&budget, text.as_bytes());
+        let largest = || budget.reserve_bytes(MAX_PARSED_BYTES);
+        // Three of the largest texts fit; what is refused takes nothing.
+        let mut shares: Vec<ParsingShare> = (0..3).map(|_| largest().unwrap()).collect();
+        assert_eq!(
+            largest().err().unwrap().to_string(),
+            "error[unavailable]: too much JSON is being read at this moment\nhint: try again in a moment"
+        );
+        assert_eq!(taken(), 3 * MAX_PARSED_BYTES);
+        // A small text fits beside them, up to the last byte.
+        assert_eq!(parse("[1]").unwrap().to_json_lossy(), serde_json::json!([1]));
+        shares.push(budget.reserve_bytes(MAX_PARSING_BYTES - taken()).unwrap());
+        assert_eq!(parse("1").unwrap_err().code, crate::ProblemCode::Unavailable);
+        // Every share comes back, that of a text that is no JSON too.
+        drop(shares);
+        assert_eq!(taken(), 0);
+        assert!(parse("[1").is_err());
+        assert!(parse("[1, 2]").is_ok());
+        assert_eq!(taken(), 0);
     }
 
     fn round_trip(json: &str) -> String {

@@ -64,7 +64,6 @@ impl ConfinedDir {
         check_relative_path(self.what, path)?;
         let mut options = OpenOptions::new();
         options.read(true);
-        #[cfg(unix)]
         cap_std::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
         let refused =
             || Problem::bad_request(format!("{} is not a regular file", shorten_text(path)));

@@ -156,7 +156,6 @@ fn hosts_and_ports(config: &Config) -> Result<Vec<(String, u16)>> {
 fn check_host_name(host: &Host) -> Result<String> {
     let name = match host {
         Host::Tcp(name) => name.clone(),
-        #[cfg(unix)]
         Host::Unix(dir) => match dir.to_str() {
             Some(dir) if !dir.contains("..") => return Ok(dir.to_owned()),
             _ => String::new(),

@@ -29,7 +29,6 @@ pub(super) async fn connect_to_server(
     server: &AllowedServer,
     tls: PostgresTlsMode,
 ) -> Result<PostgresStream> {
-    #[cfg(unix)]
     if server.host().starts_with('/') {
         let path = format!("{}/.s.PGSQL.{}", server.host(), server.port());
         let socket = tokio::net::UnixStream::connect(&path).await;

@@ -152,16 +152,9 @@ fn restrict_connection(
     SqliteAuthorizer::install_on(connection, mode)
 }
 
-/// Which file stands at a path, so that one put in its place is noticed. Where
-/// the system does not say, no connection is kept.
-#[cfg(unix)]
+/// Which file stands at a path, so that one put in its place is noticed.
 fn file_identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     let found = path.metadata().ok()?;
     Some((found.dev(), found.ino()))
-}
-
-#[cfg(not(unix))]
-fn identity(_: &Path) -> Option<(u64, u64)> {
-    None
 }

@@ -320,8 +320,6 @@ async fn tables_are_listed_and_described() {
         "error[not_found]: sqlite.describe_table: there is no table nobody\nhint: sqlite.list_tables gives the tables that there are"
     );
 }
-
-#[cfg(unix)]
 #[tokio::test]
 async fn no_path_leads_out_of_the_directory() {
     let outside = people().await;
@@ -386,8 +384,6 @@ async fn no_path_leads_out_of_the_directory() {
         assert!(dir.path().join(path).is_file(), "{path}");
     }
 }
-
-#[cfg(unix)]
 #[tokio::test]
 async fn files_that_are_no_database_are_named_as_such() {
     let dir = dir();
@@ -419,8 +415,6 @@ async fn files_that_are_no_database_are_named_as_such() {
     let text = problem(reader(dir.path()), "sqlite.query", args("pipe.db")).await;
     assert!(text.contains("pipe.db is not a regular file"), "{text}");
 }
-
-#[cfg(unix)]
 #[tokio::test]
 async fn a_file_put_in_place_of_another_is_noticed() {
     let dir = people().await;

@@ -3,7 +3,7 @@
 use moonlark_core::value::{Value, shorten_text};
 
 /// Differences shown before the rest is only counted.
-const MOST: usize = 8;
+const MAX_SHOWN_DIFFERENCES: usize = 8;
 
 /// None when they are equal. Two spellings of one thing are: 1 and 1.0, a field
 /// that is null and one that is missing, an empty list and an empty object (some
@@ -16,8 +16,8 @@ pub(super) fn differences(actual: &Value, expected: &Value, first: usize) -> Opt
     if found.is_empty() {
         return None;
     }
-    let rest = found.len().saturating_sub(MOST);
-    found.truncate(MOST);
+    let rest = found.len().saturating_sub(MAX_SHOWN_DIFFERENCES);
+    found.truncate(MAX_SHOWN_DIFFERENCES);
     if rest > 0 {
         found.push(format!("and {rest} more"));
     }

@@ -64,7 +64,7 @@ pub(super) fn find_segment(connection: &Connection, chunk: u32) -> StoreResult<O
 }
 
 /// Marks chunks dead. Members are remembered from commit to commit, since a
-/// segment never changes them; what is dead is written by [`SegmentTombstones::flush_block`],
+/// segment never changes them; what is dead is written by [`SegmentTombstones::flush`],
 /// in the transaction that found it out.
 #[derive(Default)]
 pub(crate) struct SegmentTombstones {

@@ -266,8 +266,6 @@ fn described_tool(
     tool.output = output.map(Schema::description_only);
     tool
 }
-
-#[cfg(unix)]
 mod bounds {
     use rustix::process::{Resource, Rlimit, setrlimit};
 
@@ -293,15 +291,4 @@ mod bounds {
         let most = Rlimit { current: Some(used.as_secs() + seconds), maximum: None };
         let _ = setrlimit(Resource::Cpu, most);
     }
-}
-
-#[cfg(not(unix))]
-mod bounds {
-    pub(super) fn private_bytes() -> Option<u64> {
-        None
-    }
-
-    pub(super) fn limit_memory(_: Option<u64>) {}
-
-    pub(super) fn limit_processor_time(_: u64) {}
 }

@@ -208,7 +208,6 @@ fn explain_exit(status: Option<ExitStatus>, words: &str, limit: Duration) -> Che
 
 /// By its own clock or, should that have failed, by the kernel's.
 fn is_out_of_time(status: Option<ExitStatus>) -> bool {
-    #[cfg(unix)]
     if status.and_then(|it| std::os::unix::process::ExitStatusExt::signal(&it))
         == Some(CPU_LIMIT_SIGNAL)
     {
@@ -216,8 +215,6 @@ fn is_out_of_time(status: Option<ExitStatus>) -> bool {
     }
     status.and_then(|it| it.code()) == Some(OUT_OF_TIME_EXIT_CODE)
 }
-
-#[cfg(unix)]
 const CPU_LIMIT_SIGNAL: i32 = rustix::process::Signal::XCPU.as_raw();
 
 impl SentCatalog {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 
-use moonlark_core::render::luau::sdk_docs::declared_result;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
+use moonlark_render::luau::sdk_docs::declared_result;
 
 use super::sdk_names::SdkCallStyle;
 

@@ -4,13 +4,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use luau_analysis::{FrontendCancellationToken, SemanticModel};
-use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind, Statement};
+use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind, Statement, UnaryOp};
 use luau_syntax::location::Location;
 use luau_syntax::parser::{ParseOptions, ParsedSource};
-use moonlark_core::render::luau::sdk_docs::sdk_function_docs;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::value::shorten_text;
 use moonlark_core::{Catalog, Module};
+use moonlark_render::luau::sdk_docs::sdk_function_docs;
 
 use super::argument_checker::ArgumentChecker;
 use super::check_clock::CheckClock;
@@ -28,6 +28,7 @@ use super::typed_fields::TypedFieldChecker;
 use super::unknown_names::UnknownNameChecker;
 use super::value_kinds::KindOracle;
 use super::{CheckFinding, script_globals, text_fields};
+use crate::field_reads::ListOperation;
 use crate::luau_errors::syntax_hint;
 use crate::markdown_fences::strip_fences;
 use crate::result_flow::ResultFlow;
@@ -367,6 +368,13 @@ impl<'a> FindingVisitor<'_, 'a, '_> {
         if global(func) == Some("require") && !names.facts.made.contains(b"require".as_slice()) {
             return self.check_require(args, func.location());
         }
+        if global(func) == Some("ipairs")
+            && !names.facts.made.contains(b"ipairs".as_slice())
+            && let Some(list) = args.first()
+        {
+            let found = self.traced.check_list_use(*list, ListOperation::Ipairs, list.location());
+            self.found.extend(found);
+        }
         self.called.insert(func.as_ptr(), args);
         self.check_double_await(func);
     }
@@ -458,6 +466,14 @@ impl<'a> AstVisitor<'a> for FindingVisitor<'_, 'a, '_> {
 
     fn visit_call_expression(&mut self, expression: Expression<'a>) -> bool {
         self.check_call(expression);
+        true
+    }
+
+    fn visit_unary_expression(&mut self, expression: Expression<'a>) -> bool {
+        if let ExpressionKind::Unary { op: UnaryOp::Length, rhs } = expression.kind() {
+            let place = expression.location();
+            self.found.extend(self.traced.check_list_use(rhs, ListOperation::Length, place));
+        }
         true
     }
 

@@ -6,22 +6,33 @@
 use std::collections::{HashMap, HashSet};
 
 use luau_syntax::ast::{
-    AstVisitor, BinaryOp, Block, Expression, ExpressionKind, Local, Statement, UnaryOp,
+    AstVisitor, BinaryOp, Block, Expression, ExpressionKind, IndexNameOp, Local, Statement, UnaryOp,
 };
+
+use super::tested_values::TestedValues;
 
 #[derive(Default)]
 pub(crate) struct ScriptFacts<'a> {
     locals: HashMap<*const (), LocalUsage<'a>>,
     /// Globals that the script itself makes.
     pub(crate) made: HashSet<&'a [u8]>,
-    /// Names of fields that are assigned somewhere, on whatever table.
+    /// Names of fields that are assigned somewhere, except on tables that the script wrote
+    /// down.
     pub(crate) assigned: HashSet<&'a [u8]>,
     /// Tables that something is assigned to under a computed key.
     pub(crate) filled: Vec<Expression<'a>>,
+    /// Locals that something is inserted into, and that hold no table of the script's own.
+    pub(crate) inserted: Vec<Expression<'a>>,
     /// Names of fields that are read somewhere.
-    read: HashMap<&'a [u8], usize>,
-    /// Expressions that are only looked at to see whether they are there.
-    tested: HashSet<*const ()>,
+    read: HashSet<&'a [u8]>,
+    /// Fields that are set or called, which reads nothing of a result.
+    unread_fields: HashSet<*const ()>,
+    /// Values that are only looked at to see whether they are there.
+    pub(crate) tests: TestedValues<'a>,
+    /// Values whose lengths are compared with something: locals, or expressions.
+    compared_lengths: HashSet<*const ()>,
+    /// The places of tables that locals hold, as `t[2]` reads them; 0 for `#t`.
+    read_places: HashMap<*const (), Vec<f64>>,
     /// What comes after `and` or `or`: it is the value where the first decides nothing.
     second: HashSet<*const ()>,
     /// Functions that are never handed on, by their locals: the calls of each.
@@ -64,6 +75,8 @@ pub(crate) enum LocalOrigin<'a> {
     Each(Expression<'a>),
     /// The same: the key.
     Key(Expression<'a>),
+    /// `table.sort` compares the items of this.
+    Compared(Expression<'a>),
 }
 
 impl<'a> ScriptFacts<'a> {
@@ -93,7 +106,19 @@ impl<'a> ScriptFacts<'a> {
     }
 
     pub(crate) fn is_tested(&self, expression: Expression<'a>) -> bool {
-        self.tested.contains(&expression.as_ptr())
+        self.tests.is_tested(expression)
+    }
+
+    /// Whether the script has `#value > 0` or the like.
+    pub(crate) fn is_length_compared(&self, value: Expression<'a>) -> bool {
+        self.compared_lengths.contains(&value_id(value))
+    }
+
+    /// Whether something may read this place, from one, of the list that a local holds.
+    pub(crate) fn may_read_place(&self, list: &Local<'a>, place: usize) -> bool {
+        let Some(life) = self.locals.get(&local_id(list)) else { return false };
+        let places = self.read_places.get(&local_id(list)).map_or(&[][..], Vec::as_slice);
+        life.reassigned || places.len() != life.uses || places.contains(&(place as f64))
     }
 
     /// Whether it stands after `and` or `or`.
@@ -139,19 +164,22 @@ impl<'a> ScriptFacts<'a> {
 
     /// Whether some field of that name is read.
     pub(crate) fn reads_field(&self, field: &[u8]) -> bool {
-        self.read.contains_key(field)
+        self.read.contains(field)
+    }
+
+    /// The names of all fields that are read.
+    pub(crate) fn read_fields(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.read.iter().copied()
     }
 
     fn usage_mut(&mut self, local: &Local<'a>) -> &mut LocalUsage<'a> {
         self.locals.entry(local_id(local)).or_default()
     }
 
-    fn mark_tested(&mut self, mut expression: Expression<'a>) {
-        self.tested.insert(expression.as_ptr());
-        while let ExpressionKind::Grouped(inner) = expression.kind() {
-            expression = inner;
-            self.tested.insert(expression.as_ptr());
-        }
+    /// Whether a local was made with a table that stands there.
+    fn is_written_table(&self, local: &Local<'a>) -> bool {
+        let origin = self.locals.get(&local_id(local)).map(|life| life.origin);
+        matches!(origin, Some(LocalOrigin::Value(value)) if matches!(value.kind(), ExpressionKind::Table { .. }))
     }
 
     /// Uses of a table that put nothing into it but, maybe, `value`.
@@ -188,8 +216,18 @@ impl<'a> ScriptFacts<'a> {
         match (global_name(expr), index.bytes(), args) {
             (Some("table"), b"insert", [list, value] | [list, _, value]) => {
                 self.record_plain_use(*list, Some(*value));
-                if !matches!(list.kind(), ExpressionKind::Local { .. }) {
-                    self.filled.push(*list);
+                match list.kind() {
+                    ExpressionKind::Local { local, .. } if self.is_written_table(local) => {}
+                    ExpressionKind::Local { .. } => self.inserted.push(*list),
+                    _ => self.filled.push(*list),
+                }
+            }
+            (Some("table"), b"sort", [list, compare]) => {
+                self.record_plain_use(*list, None);
+                if let ExpressionKind::FunctionLiteral(compare) = compare.kind() {
+                    for parameter in compare.args {
+                        self.usage_mut(parameter).origin = LocalOrigin::Compared(*list);
+                    }
                 }
             }
             (Some("table"), b"concat" | b"sort" | b"remove", [list, ..]) => {
@@ -207,18 +245,34 @@ impl<'a> ScriptFacts<'a> {
         }
     }
 
+    fn record_assigned_field(&mut self, table: Expression<'a>, name: &'a [u8]) {
+        let is_own = match table.kind() {
+            ExpressionKind::Local { local, .. } => self.is_written_table(local),
+            _ => false,
+        };
+        if !is_own {
+            self.assigned.insert(name);
+        }
+    }
+
+    /// A field that is set or called, and not read.
+    fn record_unread_field(&mut self, field: Expression<'a>) {
+        self.unread_fields.insert(field.as_ptr());
+    }
+
     fn record_assignment(&mut self, target: Expression<'a>) {
+        self.record_unread_field(target);
         match target.kind() {
             ExpressionKind::Local { local, .. } => self.usage_mut(local).reassigned = true,
             ExpressionKind::Global(name) => {
                 self.made.insert(name.bytes());
             }
-            ExpressionKind::IndexName { index, .. } => {
-                self.assigned.insert(index.bytes());
+            ExpressionKind::IndexName { expr, index, .. } => {
+                self.record_assigned_field(expr, index.bytes());
             }
             ExpressionKind::IndexExpr { expr, index } => match index.kind() {
                 ExpressionKind::String { value, .. } => {
-                    self.assigned.insert(value.into_bytes());
+                    self.record_assigned_field(expr, value.into_bytes());
                 }
                 _ => self.filled.push(expr),
             },
@@ -236,6 +290,31 @@ pub(crate) fn global_name<'a>(expression: Expression<'a>) -> Option<&'a str> {
         _ => return None,
     };
     std::str::from_utf8(name).ok()
+}
+
+/// `sdk.source`, `sdk.source.function`
+fn is_sdk_name(expression: Expression<'_>) -> bool {
+    let Some(base) = indexed_value(expression) else { return false };
+    let is_sdk = |it: Expression<'_>| global_name(it) == Some("sdk");
+    is_sdk(base) || indexed_value(base).is_some_and(is_sdk)
+}
+
+/// What a field or an item is read of.
+fn indexed_value(expression: Expression<'_>) -> Option<Expression<'_>> {
+    match expression.kind() {
+        ExpressionKind::IndexName { expr, .. } | ExpressionKind::IndexExpr { expr, .. } => {
+            Some(expr)
+        }
+        _ => None,
+    }
+}
+
+/// The same for every use of one local.
+fn value_id(value: Expression<'_>) -> *const () {
+    match value.kind() {
+        ExpressionKind::Local { local, .. } => local_id(local),
+        _ => value.as_ptr(),
+    }
 }
 
 fn local_id(local: &Local<'_>) -> *const () {
@@ -327,56 +406,60 @@ impl<'a> AstVisitor<'a> for ScriptFacts<'a> {
     }
 
     fn visit_if_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_if() {
-            self.mark_tested(it.condition);
-        }
+        self.tests.record_if(statement);
         true
     }
 
     fn visit_while_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_while() {
-            self.mark_tested(it.condition);
+            self.tests.record_condition(it.condition);
         }
         true
     }
 
     fn visit_repeat_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_repeat() {
-            self.mark_tested(it.condition);
+            self.tests.record_condition(it.condition);
         }
         true
     }
 
     fn visit_if_expression(&mut self, expression: Expression<'a>) -> bool {
         if let ExpressionKind::If { condition, .. } = expression.kind() {
-            self.mark_tested(condition);
+            self.tests.record_condition(condition);
         }
         true
     }
 
     fn visit_unary_expression(&mut self, expression: Expression<'a>) -> bool {
         match expression.kind() {
-            ExpressionKind::Unary { op: UnaryOp::Not, rhs } => self.mark_tested(rhs),
-            ExpressionKind::Unary { op: UnaryOp::Length, rhs } => self.record_plain_use(rhs, None),
+            ExpressionKind::Unary { op: UnaryOp::Not, rhs } => {
+                self.tests.record_negation(expression, rhs);
+            }
+            ExpressionKind::Unary { op: UnaryOp::Length, rhs } => {
+                self.record_plain_use(rhs, None);
+                if let ExpressionKind::Local { local, .. } = rhs.kind() {
+                    self.read_places.entry(local_id(local)).or_default().push(0.0);
+                }
+            }
             _ => {}
         }
         true
     }
 
     fn visit_binary_expression(&mut self, expression: Expression<'a>) -> bool {
+        use BinaryOp::{And, Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual, Or};
         let ExpressionKind::Binary { lhs, op, rhs } = expression.kind() else { return true };
-        let is_nil = |side: Expression<'a>| matches!(side.kind(), ExpressionKind::Nil);
-        match op {
-            BinaryOp::And | BinaryOp::Or => {
-                self.mark_tested(lhs);
-                self.mark_tested(rhs);
-                self.second.insert(rhs.as_ptr());
-            }
-            BinaryOp::Equal | BinaryOp::NotEqual if is_nil(lhs) || is_nil(rhs) => {
-                self.mark_tested(lhs);
-                self.mark_tested(rhs);
-            }
-            _ => {}
+        self.tests.record_binary(expression, op, [lhs, rhs]);
+        if matches!(op, And | Or) {
+            self.second.insert(rhs.as_ptr());
+        }
+        if matches!(op, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual) {
+            let lengths = [lhs, rhs].into_iter().filter_map(|side| match side.kind() {
+                ExpressionKind::Unary { op: UnaryOp::Length, rhs } => Some(value_id(rhs)),
+                _ => None,
+            });
+            self.compared_lengths.extend(lengths);
         }
         true
     }
@@ -386,7 +469,7 @@ impl<'a> AstVisitor<'a> for ScriptFacts<'a> {
             && let ExpressionKind::Global(name) = func.kind()
             && matches!(name.bytes(), b"type" | b"typeof")
         {
-            args.iter().for_each(|arg| self.mark_tested(*arg));
+            args.iter().for_each(|arg| self.tests.record_condition(*arg));
         }
         if let ExpressionKind::Call { func, args, .. } = expression.kind()
             && let ExpressionKind::Local { local, .. } = func.kind()
@@ -395,6 +478,7 @@ impl<'a> AstVisitor<'a> for ScriptFacts<'a> {
         }
         if let ExpressionKind::Call { func, args, .. } = expression.kind() {
             self.record_known_call(func, args);
+            self.record_unread_field(func);
         }
         true
     }
@@ -407,15 +491,30 @@ impl<'a> AstVisitor<'a> for ScriptFacts<'a> {
     }
 
     fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::IndexName { index, .. } = expression.kind() {
-            *self.read.entry(index.bytes()).or_default() += 1;
+        if let ExpressionKind::IndexName { index, op: IndexNameOp::Dot, .. } = expression.kind()
+            && !self.unread_fields.contains(&expression.as_ptr())
+            && !is_sdk_name(expression)
+        {
+            self.read.insert(index.bytes());
         }
         true
     }
 
     fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::IndexExpr { expr, .. } = expression.kind() {
-            self.record_plain_use(expr, None);
+        let ExpressionKind::IndexExpr { expr, index } = expression.kind() else { return true };
+        self.record_plain_use(expr, None);
+        match index.kind() {
+            ExpressionKind::String { value, .. }
+                if !self.unread_fields.contains(&expression.as_ptr()) =>
+            {
+                self.read.insert(value.into_bytes());
+            }
+            ExpressionKind::Number { value, .. } => {
+                if let ExpressionKind::Local { local, .. } = expr.kind() {
+                    self.read_places.entry(local_id(local)).or_default().push(value);
+                }
+            }
+            _ => {}
         }
         true
     }

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use moonlark_core::catalog::ConnectingSource;
-use moonlark_core::render::luau::sdk_docs::{declared_result, sdk_function_docs};
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{Source, SourceKind, ToolBody};
 use moonlark_core::{Catalog, Tool, Value};
+use moonlark_render::luau::sdk_docs::{declared_result, sdk_function_docs};
 use serde_json::{Value as Json, json};
 
 use super::script_checker::TypingLimits;
@@ -95,6 +95,13 @@ fn scripts_that_nest_without_end_are_survived() {
         format!("return {}1", "not ".repeat(deep)),
         format!("local f = {}1{}", "function() return ".repeat(deep), " end".repeat(deep)),
         format!("return sdk.files.read({}", "{ path = ".repeat(deep)),
+        format!("local r = sdk.files.read({{}}) return {}", vec!["r.a"; deep].join(" or ")),
+        format!("local r = sdk.files.read({{}}) return {}", vec!["not r.a"; deep].join(" and ")),
+        format!("local r = sdk.files.read({{}}) return {}r", "#".repeat(deep)),
+        format!(
+            "local r = sdk.files.read({{}}) if r.a then {} end",
+            "elseif r.b then ".repeat(deep)
+        ),
     ] {
         // What is found does not matter, as long as something comes back.
         check(&script, files());

@@ -2,8 +2,8 @@
 //! `map_parallel` and `await_all`. The value is followed to its call, and the field held
 //! to what the tool declares there.
 //!
-//! Also what is surely nil because results are JSON: items below the first, and fields
-//! of lists and texts.
+//! Also what is surely nil because results are JSON: items below the first, items of
+//! objects, and fields of lists and texts.
 
 use luau_syntax::ast::{Expression, ExpressionKind, UnaryOp};
 use luau_syntax::location::Location;
@@ -16,11 +16,14 @@ use super::script_facts::LocalOrigin;
 use super::sdk_names::{FieldAccess, SdkNameResolver, as_field_access};
 use super::text_fields::is_same_local;
 use super::{CheckFinding, script_globals};
+use crate::field_reads::ListOperation;
 use crate::other_languages::{FieldReceiver, hint_for_field};
 use crate::result_flow::{ResultFlow, ResultPath, ResultStep, TracedValue};
 
 /// Levels of references and alternatives in a schema.
 const MAX_SCHEMA_DEPTH: usize = 16;
+/// Names of fields that a hint lists.
+const MAX_LISTED_FIELDS: usize = 10;
 
 pub(super) struct TracedFieldChecker<'x, 'a, 'c> {
     pub(super) names: &'x SdkNameResolver<'x, 'a, 'c>,
@@ -152,6 +155,62 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
         is_list.then(|| CheckFinding::new(index.location(), message).with_hint(hint))
     }
 
+    /// `#r` and `ipairs(r)` of a result that is declared as an object.
+    pub(super) fn check_list_use(
+        &self,
+        value: Expression<'a>,
+        operation: ListOperation,
+        place: Location,
+    ) -> Option<CheckFinding> {
+        let origins = self.flow.trace_results(value)?;
+        let mut objects = Vec::new();
+        for origin in &origins {
+            let (_, function) = self.find_function(origin)?;
+            let output = function.tool.output.as_ref()?.json();
+            let schema = declared_schema(output, &origin.path)?;
+            objects.push((output, is_object(schema).then_some(schema)?));
+        }
+        let (first, (output, schema)) = (origins.first()?, objects.first()?);
+        let declared = schema.get("properties").and_then(Json::as_object);
+        let names = || declared.into_iter().flat_map(Map::keys);
+        // `if #r == 0 then use(r.items) end` knows that it may be an object.
+        let facts = self.names.facts;
+        if facts.is_length_compared(value) && names().any(|name| facts.reads_field(name.as_bytes()))
+        {
+            return None;
+        }
+        let (source, function) = self.find_function(first)?;
+        let inside = first.display_path();
+        let what = if inside.is_empty() {
+            "is an object".to_owned()
+        } else {
+            format!("has an object in {}", shorten_text(&inside))
+        };
+        let message = format!(
+            "the result of sdk.{}.{} {what}, not a list: {}",
+            source.name,
+            function.name,
+            operation.describe_for_object()
+        );
+        let lists: Vec<_> = declared
+            .into_iter()
+            .flatten()
+            .filter(|(_, field)| {
+                let field = field.as_object();
+                let field = field.and_then(|it| resolve_schema(output, it, MAX_SCHEMA_DEPTH));
+                field.is_some_and(|it| is_kind(it, "array"))
+            })
+            .take(MAX_LISTED_FIELDS)
+            .map(|(name, _)| shorten_text(name))
+            .collect();
+        let hint = if lists.is_empty() {
+            "for name, value in pairs(…) do … end goes through its fields".to_owned()
+        } else {
+            format!("its lists: {}", lists.join(", "))
+        };
+        Some(CheckFinding::new(place, message).with_hint(hint))
+    }
+
     /// `r.items.map(…)`, `r.name.split(…)`: results have no functions.
     pub(super) fn check_call(
         &self,
@@ -213,6 +272,20 @@ fn literal_number(index: Expression<'_>) -> Option<f64> {
 
 /// What a schema says is at a path; None where that may be several things.
 fn declared_part(root: &Map<String, Json>, path: &[ResultStep]) -> Option<DeclaredPart> {
+    let schema = declared_schema(root, path)?;
+    if is_kind(schema, "array") {
+        return Some(DeclaredPart::List);
+    }
+    if is_kind(schema, "string") {
+        return Some(DeclaredPart::Text);
+    }
+    Some(DeclaredPart::Table(closed_properties(schema)?.keys().cloned().collect()))
+}
+
+fn declared_schema<'s>(
+    root: &'s Map<String, Json>,
+    path: &[ResultStep],
+) -> Option<&'s Map<String, Json>> {
     let mut schema = resolve_schema(root, root, MAX_SCHEMA_DEPTH)?;
     for step in path {
         let inner = match step {
@@ -221,13 +294,12 @@ fn declared_part(root: &Map<String, Json>, path: &[ResultStep]) -> Option<Declar
         };
         schema = resolve_schema(root, inner.as_object()?, MAX_SCHEMA_DEPTH)?;
     }
-    if is_kind(schema, "array") {
-        return Some(DeclaredPart::List);
-    }
-    if is_kind(schema, "string") {
-        return Some(DeclaredPart::Text);
-    }
-    Some(DeclaredPart::Table(closed_properties(schema)?.keys().cloned().collect()))
+    Some(schema)
+}
+
+/// Whether nothing but an object, or nothing at all, is declared.
+fn is_object(schema: &Map<String, Json>) -> bool {
+    is_kind(schema, "object") || (!schema.contains_key("type") && schema.contains_key("properties"))
 }
 
 /// The fields of a table that has no others.

@@ -12,7 +12,7 @@ use luau_analysis::{
 use luau_common::BString;
 use luau_config::{Config, Mode};
 use moonlark_core::Module;
-use moonlark_core::render::luau::module_definitions;
+use moonlark_render::luau::module_definitions;
 
 use super::script_globals;
 

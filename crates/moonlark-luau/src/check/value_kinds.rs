@@ -140,7 +140,7 @@ impl<'a> KindOracle<'_, 'a, '_> {
                 }
                 LocalOrigin::Counter => true,
                 LocalOrigin::Each(over) | LocalOrigin::Key(over) => self.is_certain(over, left),
-                LocalOrigin::Unknown => false,
+                LocalOrigin::Compared(_) | LocalOrigin::Unknown => false,
             },
             ExpressionKind::Call { func, .. } => self.is_known_function(func, left),
             ExpressionKind::IndexExpr { expr, .. } | ExpressionKind::IndexName { expr, .. } => {

@@ -1,7 +1,11 @@
-//! `require`, rule by rule.
+//! `require`, rule by rule, and what scripts print.
 
+use std::sync::Arc;
+
+use moonlark_core::call::CallEventSink;
 use moonlark_core::limits::CallLimits;
-use moonlark_core::{ProblemCode, Value};
+use moonlark_core::{CallEvent, Caller, ProblemCode, Value};
+use parking_lot::Mutex;
 
 use crate::luau_testing::{Folder, tool};
 
@@ -356,4 +360,68 @@ async fn idle_vms_of_a_script_that_was_reloaded_free_their_places() {
         folder.call(&tool).await.unwrap();
     }
     assert!(folder.engine.parking_slot().is_some());
+}
+
+/// What a tool of this body answers, and the lines that it logs.
+async fn logged(body: &str) -> (String, Vec<String>) {
+    let folder = Folder::new(&[]);
+    folder.write("main.luau", &tool("", body));
+    let tool = folder.load("main.luau").await.0.unwrap();
+    let gateway = folder.gateway(vec![tool.clone()]);
+    let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = lines.clone();
+    let events: CallEventSink = Arc::new(move |event| {
+        if let CallEvent::Log { message, .. } = event {
+            heard.lock().push(message);
+        }
+    });
+    let call = gateway.open_call(Caller::new("cli"), Some(events)).unwrap();
+    let answer = gateway.call(&call, &tool.name, Value::Object(Default::default())).await;
+    let answer = match answer {
+        Ok(value) => value.to_json_lossy().to_string(),
+        Err(problem) => problem.to_string(),
+    };
+    let lines = lines.lock().clone();
+    (answer, lines)
+}
+
+#[tokio::test]
+async fn a_tool_script_prints_a_table_as_its_json() {
+    let (answer, lines) = logged(
+        "print({ a = 1, b = { 'x', true } })
+        print('n:', { 1, 2 }, nil)
+        print(setmetatable({}, { __tostring = function() return 'mine' end }))
+        local t = { n = 1 } t.t = t print(t)
+        return 1",
+    )
+    .await;
+    assert_eq!(answer, "1");
+    assert_eq!(
+        lines,
+        [
+            r#"{"a":1,"b":["x",true]}"#,
+            "n:\t[1,2]\tnil",
+            "mine",
+            r#"{"n":1,"t":"<this table again>"}"#,
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_table_as_text_is_its_json_in_a_tool_script() {
+    for (body, expected) in [
+        ("return tostring({ a = 1, b = { 'x' } })", r#"{"a":1,"b":["x"]}"#),
+        ("return `t: { { 1, 2 } }`", "t: [1,2]"),
+        ("return ('%s %d'):format({ a = true }, 5)", r#"{"a":true} 5"#),
+        ("return tostring(5) .. tostring(nil) .. string.format('%q', 'x')", "5nil\"x\""),
+        ("return string.sub(tostring(print), 1, 9)", "function:"),
+        ("return string.sub(tostring(setmetatable({}, {})), 1, 7)", "table: "),
+        ("return tostring(setmetatable({}, { __tostring = function() return 'm' end }))", "m"),
+    ] {
+        let expected = serde_json::Value::from(expected).to_string();
+        assert_eq!(logged(body).await.0, expected, "{body}");
+    }
+    let (wrong, _) = logged("return string.format('%d', 'x')").await;
+    assert!(wrong.contains("tools/main.luau:4"), "{wrong}");
+    assert!(wrong.contains("invalid argument #2 to 'format'"), "{wrong}");
 }

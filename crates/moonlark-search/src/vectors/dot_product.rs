@@ -30,7 +30,7 @@ impl<'a> DotProduct<'a> {
         }
         #[cfg(target_arch = "aarch64")]
         // SAFETY: every processor of this architecture has NEON.
-        return unsafe { neon(row, self.query) };
+        return unsafe { dot_neon(row, self.query) };
         #[cfg(not(target_arch = "aarch64"))]
         dot_portable(row, self.query)
     }
@@ -52,7 +52,7 @@ unsafe fn dot_avx2(row: &[i8], wide: &[i16]) -> i32 {
     let (row_rest, query_rest) = (rows.remainder(), queries.remainder());
     let mut sums = _mm256_setzero_si256();
     for (row, query) in rows.zip(queries) {
-        // SAFETY: both are STEP numbers long, and loads may be unaligned.
+        // SAFETY: both are NUMBERS_PER_STEP numbers long, and loads may be unaligned.
         let (row, query) = unsafe {
             (
                 _mm_loadu_si128(row.as_ptr().cast::<__m128i>()),
@@ -72,16 +72,17 @@ unsafe fn dot_avx2(row: &[i8], wide: &[i16]) -> i32 {
 
 #[cfg(target_arch = "aarch64")]
 #[target_feature(enable = "neon")]
-unsafe fn neon(row: &[i8], query: &[i8]) -> i32 {
+unsafe fn dot_neon(row: &[i8], query: &[i8]) -> i32 {
     use std::arch::aarch64::{
         vaddvq_s32, vdupq_n_s32, vget_low_s8, vld1q_s8, vmull_high_s8, vmull_s8, vpadalq_s16,
     };
-    const STEP: usize = 16;
-    let (rows, queries) = (row.chunks_exact(STEP), query.chunks_exact(STEP));
+    const NUMBERS_PER_STEP: usize = 16;
+    let (rows, queries) =
+        (row.chunks_exact(NUMBERS_PER_STEP), query.chunks_exact(NUMBERS_PER_STEP));
     let (row_rest, query_rest) = (rows.remainder(), queries.remainder());
     let mut sums = vdupq_n_s32(0);
     for (row, query) in rows.zip(queries) {
-        // SAFETY: both are STEP numbers long, and loads may be unaligned.
+        // SAFETY: both are NUMBERS_PER_STEP numbers long, and loads may be unaligned.
         let (row, query) = unsafe { (vld1q_s8(row.as_ptr()), vld1q_s8(query.as_ptr())) };
         sums = vpadalq_s16(sums, vmull_s8(vget_low_s8(row), vget_low_s8(query)));
         sums = vpadalq_s16(sums, vmull_high_s8(row, query));

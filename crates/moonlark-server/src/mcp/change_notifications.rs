@@ -1,25 +1,27 @@
 //! What clients are told of by themselves: that a list has changed, that a
 //! resource has.
 //!
-//! An old client is told everything about lists; [`wishes`](super::wishes) has
-//! the rest. A modern one asks for what it wants with one long request.
+//! An old client is told everything about lists;
+//! [`legacy_subscriptions`](super::legacy_subscriptions) has the rest. A modern one asks for what it wants with one long request.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use moonlark_core::source_resources::{
     SourceEvent, SourceResources, WatchLease, resources_for_uri,
 };
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
 use moonlark_core::{Call, Caller, Catalog, Gateway, Value};
-use parking_lot::Mutex;
 use rmcp::model::{ErrorData, SubscriptionFilter};
 use rmcp::service::{ServiceError, SubscriptionContext};
 use rmcp::{Peer, RoleServer};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -30,9 +32,8 @@ use super::tool_result::error_from_problem;
 pub(super) const MAX_WATCHED_RESOURCES: usize = 1000;
 /// How long a source has to agree that a resource is watched.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a modern client's request to listen waits for that before it is
-/// acknowledged.
-const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_millis(200);
+/// When a source that did not is asked again.
+const WATCH_RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 30_000 });
 
 /// Tell an old client of every list that changes, from when the first list that it can
 /// get is known; at once if it was `taken_up` with lists that another process had.
@@ -81,77 +82,35 @@ async fn notify_changed(
     Ok(())
 }
 
-/// The subscriptions of one client that were begun before their request was
-/// acknowledged.
-#[derive(Default)]
-pub(super) struct BegunSubscriptions(Mutex<Vec<BegunSubscription>>);
-
-/// Resources that were accepted, and the task that makes their sources tell of them.
-struct BegunSubscription {
-    accepted: HashSet<String>,
-    watching: AbortOnDropHandle<Vec<(String, WatchLease)>>,
-}
-
-impl BegunSubscriptions {
-    /// What of the request is agreed to: resources only if their sources do.
-    ///
-    /// The SDK acknowledges a request to listen before it hands it to us, and a
-    /// client may cause a change right after that. So sources are asked here, where
-    /// nothing can be awaited: this thread waits for a moment, others work. What a
-    /// slow source has is accepted; [`notify_subscriber`] tells of it as soon as it is watched,
-    /// because it may have changed since.
-    pub(super) fn begin_subscription(
-        &self,
-        gateway: &Gateway,
-        caller: &Caller,
-        requested: &SubscriptionFilter,
-    ) -> SubscriptionFilter {
-        let mut accepted = requested.clone();
-        let Some(uris) = &requested.resource_subscriptions else { return accepted };
-        let catalog = gateway.catalog_for(caller);
-        let known =
-            uris.iter().filter(|uri| resources_for_uri(catalog.source_resources(), uri).is_some());
-        let known: HashSet<String> = known.take(MAX_WATCHED_RESOURCES).cloned().collect();
-        accepted.resource_subscriptions = Some(Vec::new());
-        if known.is_empty() {
-            return accepted;
-        }
-        let task = watch_resources(gateway.clone(), caller.clone(), known.clone());
-        let mut watching = AbortOnDropHandle::new(tokio::spawn(task));
-        let agreed = tokio::task::block_in_place(|| {
-            let agreed = tokio::time::timeout(ACKNOWLEDGE_TIMEOUT, &mut watching);
-            tokio::runtime::Handle::current().block_on(agreed)
-        });
-        let (known, watching) = match agreed {
-            Ok(watched) => {
-                let watched = watched.unwrap_or_default();
-                let uris = watched.iter().map(|(uri, _)| uri.clone()).collect();
-                (uris, AbortOnDropHandle::new(tokio::spawn(std::future::ready(watched))))
-            }
-            Err(_elapsed) => (known, watching),
-        };
-        accepted.resource_subscriptions = Some(known.iter().cloned().collect());
-        let mut begun = self.0.lock();
-        // What was refused after all is never taken.
-        let old = begun.len().saturating_sub(MAX_WATCHED_RESOURCES);
-        begun.drain(..old);
-        begun.push(BegunSubscription { accepted: known, watching });
-        accepted
-    }
-
-    fn take_begun(&self, uris: &HashSet<String>) -> Option<BegunSubscription> {
-        let mut begun = self.0.lock();
-        let index = begun.iter().position(|it| it.accepted == *uris)?;
-        Some(begun.swap_remove(index))
-    }
+/// What of a modern client's request is agreed to: of resources, those that a source of
+/// the caller has.
+///
+/// The SDK wants this at once and acknowledges it before it calls `listen`, so no source
+/// can be asked first. What a source then refuses to watch is asked for again for as long
+/// as the client listens.
+pub(super) fn accepted_filter(
+    gateway: &Gateway,
+    caller: &Caller,
+    requested: &SubscriptionFilter,
+) -> SubscriptionFilter {
+    let mut accepted = requested.clone();
+    let Some(uris) = &requested.resource_subscriptions else { return accepted };
+    let catalog = gateway.catalog_for(caller);
+    let has_source = |uri: &&String| resources_for_uri(catalog.source_resources(), uri).is_some();
+    let mut known = HashSet::new();
+    let uris = uris.iter().filter(|uri| known.insert(*uri)).filter(has_source);
+    accepted.resource_subscriptions = Some(uris.take(MAX_WATCHED_RESOURCES).cloned().collect());
+    accepted
 }
 
 /// Tell a modern client of what it asked for, for as long as it listens.
+///
+/// It is told of every resource once when that is watched: it may have changed since the
+/// request was acknowledged.
 pub(super) async fn notify_subscriber(
     gateway: &Gateway,
     caller: &Caller,
     gone: &CancellationToken,
-    begun: &BegunSubscriptions,
     context: SubscriptionContext,
 ) {
     let mut changes = gateway.subscribe();
@@ -161,31 +120,19 @@ pub(super) async fn notify_subscriber(
     let mut known: Option<Arc<Catalog>> = None;
     let accepted = context.sink().accepted().resource_subscriptions.iter();
     let uris: HashSet<String> = accepted.flatten().cloned().collect();
-    let mut begun = begun.take_begun(&uris);
-    let was_watched = begun.as_ref().is_some_and(|it| it.watching.is_finished());
+    let (sender, mut watched) = mpsc::channel(1);
+    let watching = watch_resources(gateway.clone(), caller.clone(), uris.clone(), sender);
+    let _watching = AbortOnDropHandle::new(tokio::spawn(watching));
     // Held for as long as the client listens.
-    let mut held: Option<Vec<(String, WatchLease)>> = None;
+    let mut leases: Vec<WatchLease> = Vec::new();
     let sink = context.sink();
     loop {
-        let watched = async {
-            match &mut begun {
-                Some(begun) => (&mut begun.watching).await.unwrap_or_default(),
-                None => std::future::pending().await,
-            }
-        };
         let told = tokio::select! {
             () = context.cancelled() => return,
             () = gone.cancelled() => return,
-            watched = watched => {
-                begun = None;
-                let watched = held.insert(watched);
-                async {
-                    let late = watched.iter().filter(|_| !was_watched);
-                    for (uri, _) in late {
-                        sink.notify_resource_updated(uri.clone()).await?;
-                    }
-                    Ok(())
-                }.await
+            Some((uri, lease)) = watched.recv() => {
+                leases.push(lease);
+                sink.notify_resource_updated(uri).await
             }
             first = &mut settled, if known.is_none() => {
                 known = Some(first);
@@ -229,22 +176,36 @@ pub(super) async fn notify_subscriber(
     }
 }
 
-/// Those of the resources that are watched from now on.
+/// Have the sources tell of these resources; each is sent on when it is watched.
 async fn watch_resources(
     gateway: Gateway,
     caller: Caller,
-    uris: HashSet<String>,
-) -> Vec<(String, WatchLease)> {
-    // All in one call's place: they are one request.
-    let Ok(call) = gateway.open_call_when_admitted(caller, None, None).await else {
-        return Vec::new();
-    };
-    let watch = async |uri: &String| {
-        let watched = tokio::time::timeout(WATCH_TIMEOUT, watch_resource(&call, uri)).await;
-        Some((uri.clone(), watched.ok()?.ok()?))
-    };
-    let all = futures::future::join_all(uris.iter().map(watch)).await;
-    all.into_iter().flatten().collect()
+    mut uris: HashSet<String>,
+    watched: mpsc::Sender<(String, WatchLease)>,
+) {
+    while !uris.is_empty() {
+        // All in one call's place: they are one request.
+        if let Ok(call) = gateway.open_call_when_admitted(caller.clone(), None, None).await {
+            let watch = async |uri: String| {
+                let lease = tokio::time::timeout(WATCH_TIMEOUT, watch_resource(&call, &uri)).await;
+                Some((uri, lease.ok()?.ok()?))
+            };
+            let mut asked: FuturesUnordered<_> = uris.iter().cloned().map(watch).collect();
+            let mut agreed = HashSet::new();
+            while let Some(answer) = asked.next().await {
+                let Some((uri, lease)) = answer else { continue };
+                agreed.insert(uri.clone());
+                if watched.send((uri, lease)).await.is_err() {
+                    return;
+                }
+            }
+            drop(asked);
+            uris.retain(|uri| !agreed.contains(uri));
+        }
+        if !uris.is_empty() {
+            tokio::time::sleep(WATCH_RETRY_DELAY).await;
+        }
+    }
 }
 
 /// Ask the source to tell of changes, by its door like everything else.
@@ -317,12 +278,17 @@ mod tests {
     use moonlark_core::tool::{Source, SourceKind, ToolBody};
     use moonlark_core::{Problem, ProblemCode, Tool};
     use parking_lot::Mutex;
+    use rmcp::ServiceExt;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, duplex};
+    use tokio::sync::Notify;
 
+    use super::super::McpServer;
     use super::*;
+    use crate::principal::Principal;
 
-    /// What a source was asked, and which leases ended.
+    /// What a source was asked, and which leases ended; and what `mcp://a/slow` waits for.
     #[derive(Default)]
-    struct Notes(Mutex<Vec<String>>);
+    struct Notes(Mutex<Vec<String>>, Notify);
 
     impl ResourceWatcher for Notes {
         fn release_lease(&self, lease: u64) {
@@ -330,19 +296,26 @@ mod tests {
         }
     }
 
-    /// A gateway with one source, whose door refuses to watch `mcp://a/no`.
+    /// A gateway with one source, whose door refuses to watch `mcp://a/no`, and
+    /// `mcp://a/later` the first time.
     fn gateway(notes: &Arc<Notes>) -> Gateway {
         let source = Arc::new(Source { kind: SourceKind::Upstream, name: "a".to_owned() });
         let asked = notes.clone();
         let body = ToolBody::from_answering_fn(move |_, args| {
             asked.0.lock().push(args.to_json_lossy().to_string());
             let uri = args.get("params").and_then(|params| params.get("uri")).cloned();
-            let answer = if uri == Some("mcp://a/no".into()) {
-                Err(Problem::new(ProblemCode::Unavailable, "not now"))
-            } else {
+            let uri = uri.and_then(|uri| uri.as_str().map(str::to_owned)).unwrap_or_default();
+            let times = asked.0.lock().iter().filter(|it| it.contains(&uri)).count();
+            let asked = asked.clone();
+            async move {
+                if uri == "mcp://a/slow" {
+                    asked.1.notified().await;
+                }
+                if uri == "mcp://a/no" || uri == "mcp://a/later" && times == 1 {
+                    return Err(Problem::new(ProblemCode::Unavailable, "not now"));
+                }
                 Ok(ToolAnswer::Raw(Object::new()))
-            };
-            async { answer }
+            }
         });
         let offers = SourceResources {
             app_uris: Arc::default(),
@@ -394,27 +367,78 @@ mod tests {
         assert_eq!(noted(), Vec::<String>::new());
     }
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn only_what_sources_agree_to_is_listened_to() {
+    fn filter(uris: &[&str]) -> SubscriptionFilter {
+        let mut filter = SubscriptionFilter::default();
+        filter.tools_list_changed = Some(true);
+        filter.resource_subscriptions = Some(uris.iter().map(|uri| (*uri).to_owned()).collect());
+        filter
+    }
+
+    #[tokio::test]
+    async fn what_some_source_has_is_accepted_and_no_source_is_asked_first() {
         let notes = Arc::new(Notes::default());
         let gateway = gateway(&notes);
         let uris = ["mcp://a/yes", "mcp://a/no", "mcp://b/any", "mcp://a/yes"];
-        let mut requested = SubscriptionFilter::default();
-        requested.tools_list_changed = Some(true);
-        requested.resource_subscriptions = Some(uris.map(str::to_owned).to_vec());
-        let begun = BegunSubscriptions::default();
-        let accepted = begun.begin_subscription(&gateway, &Caller::new("mcp"), &requested);
-        assert_eq!(accepted.tools_list_changed, Some(true));
-        assert_eq!(accepted.resource_subscriptions, Some(vec!["mcp://a/yes".to_owned()]));
-        // As many calls as there may be are in progress: nobody is asked.
+        // As many calls as there may be are in progress.
         let _call = gateway.open_call(Caller::new("mcp"), None).unwrap();
-        let before = notes.0.lock().len();
-        assert_eq!(
-            begun
-                .begin_subscription(&gateway, &Caller::new("mcp"), &requested)
-                .resource_subscriptions,
-            Some(vec![])
-        );
-        assert_eq!(notes.0.lock().len(), before);
+        let accepted = accepted_filter(&gateway, &Caller::new("mcp"), &filter(&uris));
+        assert_eq!(accepted, filter(&["mcp://a/yes", "mcp://a/no"]));
+        let many: Vec<String> =
+            (0..=MAX_WATCHED_RESOURCES).map(|it| format!("mcp://a/{it}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let accepted = accepted_filter(&gateway, &Caller::new("mcp"), &filter(&many));
+        assert_eq!(accepted, filter(&many[..MAX_WATCHED_RESOURCES]));
+        assert_eq!(*notes.0.lock(), Vec::<String>::new());
+    }
+
+    /// The next message to a client.
+    async fn next_message(lines: &mut Lines<BufReader<DuplexStream>>) -> serde_json::Value {
+        serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_client_is_told_of_a_resource_when_its_slow_source_watches_it_and_of_changes_since() {
+        let notes = Arc::new(Notes::default());
+        let gateway = gateway(&notes);
+        let (mut client, input) = duplex(1 << 16);
+        let (output, answers) = duplex(1 << 16);
+        let server = McpServer::new(gateway.clone(), Principal::local());
+        let gone = server.gone.clone();
+        tokio::spawn(async move {
+            server.serve((input, output)).await.unwrap().waiting().await.unwrap();
+        });
+        let mut messages = BufReader::new(answers).lines();
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let uris = ["mcp://a/slow", "mcp://a/later"];
+        let params = json!({"notifications": {"resourceSubscriptions": uris}, "_meta": meta});
+        let request =
+            json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params});
+        client.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+
+        let acknowledged = next_message(&mut messages).await;
+        assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+        assert_eq!(acknowledged["params"]["notifications"]["resourceSubscriptions"], json!(uris));
+        // It was acknowledged before the source agreed to anything.
+        notes.1.notify_one();
+        let updated = next_message(&mut messages).await;
+        assert_eq!(updated["method"], "notifications/resources/updated");
+        assert_eq!(updated["params"]["uri"], "mcp://a/slow");
+        // What was refused is asked for again.
+        let updated = next_message(&mut messages).await;
+        assert_eq!(updated["params"]["uri"], "mcp://a/later");
+        gateway.announce_event(SourceEvent::Updated("mcp://a/slow".into()));
+        let updated = next_message(&mut messages).await;
+        assert_eq!(updated["params"]["uri"], "mcp://a/slow");
+        // All that is watched is let go when the client leaves.
+        let releases = || notes.0.lock().iter().filter(|it| it.starts_with("release")).count();
+        let before = releases();
+        drop(client);
+        gone.cancel();
+        while releases() < before + uris.len() {
+            tokio::task::yield_now().await;
+        }
     }
 }

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use moonlark_core::limits::format_size;
 use moonlark_core::source_resources::{
     SourceEvent, SourceLogMessage, WatchLease, resources_for_uri,
 };
@@ -22,6 +23,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::call_notifications::{RequestedNotifications, notify_event};
 use super::change_notifications::{MAX_WATCHED_RESOURCES, watch_resource};
+use super::sessions::check_resource_uri;
+
+/// URIs of all resources that one client watches, together.
+const MAX_WATCHED_URI_BYTES: usize = 512 * 1024;
 
 /// Ends with the client: whatever it watched is let go then.
 #[derive(Default)]
@@ -36,6 +41,39 @@ struct LegacySubscriptionState {
     resources: Mutex<HashMap<String, WatchLease>>,
     /// The least severe message.
     level: Mutex<Option<LoggingLevel>>,
+}
+
+impl LegacySubscriptionState {
+    /// Keep the lease, or say why not; with the one that is over.
+    fn keep_lease(
+        &self,
+        uri: String,
+        lease: WatchLease,
+    ) -> (Option<WatchLease>, Result<(), ErrorData>) {
+        let mut resources = self.resources.lock();
+        match check_room(&resources, &uri) {
+            Ok(()) => (resources.insert(uri, lease), Ok(())),
+            Err(error) => (Some(lease), Err(error)),
+        }
+    }
+}
+
+/// Whether one more resource may be watched.
+fn check_room<T>(watched: &HashMap<String, T>, uri: &str) -> Result<(), ErrorData> {
+    if watched.contains_key(uri) {
+        return Ok(());
+    }
+    let message = if watched.len() >= MAX_WATCHED_RESOURCES {
+        format!("{MAX_WATCHED_RESOURCES} resources are watched, which is the limit")
+    } else if watched.keys().map(String::len).sum::<usize>() + uri.len() > MAX_WATCHED_URI_BYTES {
+        let limit = format_size(MAX_WATCHED_URI_BYTES);
+        format!(
+            "the URIs of the resources that are watched have more than {limit}, which is the limit"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(ErrorData::invalid_params(message, None))
 }
 
 impl LegacySubscriptions {
@@ -61,17 +99,15 @@ impl LegacySubscriptions {
         uri: String,
         peer: &Peer<RoleServer>,
     ) -> Result<(), ErrorData> {
-        if self.wanted.resources.lock().len() >= MAX_WATCHED_RESOURCES {
-            let message =
-                format!("{MAX_WATCHED_RESOURCES} resources are watched, which is the limit");
-            return Err(ErrorData::invalid_params(message, None));
-        }
+        check_resource_uri(&uri)?;
+        check_room(&self.wanted.resources.lock(), &uri)?;
         // The first change may come before the source has answered.
         self.ensure_relay(call.gateway(), call.caller(), peer);
         let lease = watch_resource(call, &uri).await?;
-        let before = self.wanted.resources.lock().insert(uri, lease);
-        drop(before);
-        Ok(())
+        // Others may have come first while the source was asked. A lease that ends takes
+        // locks of its own.
+        let (_ended, kept) = self.wanted.keep_lease(uri, lease);
+        kept
     }
 
     pub(super) fn unwatch_resource(&self, uri: &str) {
@@ -124,5 +160,35 @@ async fn relay_news(
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_watches_is_limited_in_number_and_in_bytes() {
+        let watched = |count: usize, bytes: usize| -> HashMap<String, ()> {
+            (0..count).map(|number| (format!("{number:0bytes$}"), ())).collect()
+        };
+        let check = |watched: &HashMap<String, ()>, uri: &str| {
+            check_room(watched, uri).map_err(|error| error.message.into_owned())
+        };
+        assert_eq!(check(&watched(999, 200), "a:b"), Ok(()));
+        assert_eq!(
+            check(&watched(1000, 200), "a:b"),
+            Err("1000 resources are watched, which is the limit".to_owned())
+        );
+        assert_eq!(check(&watched(64, 8000), "a:b"), Ok(()));
+        let full = watched(66, 8000);
+        assert_eq!(
+            check(&full, "a:b"),
+            Err("the URIs of the resources that are watched have more than 512 KB, \
+                 which is the limit"
+                .to_owned())
+        );
+        // What is watched already takes no more.
+        assert_eq!(check(&full, full.keys().next().unwrap()), Ok(()));
     }
 }

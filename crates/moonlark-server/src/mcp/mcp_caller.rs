@@ -5,6 +5,7 @@
     reason = "old clients still get log messages; the SDK marks them for removal"
 )]
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use http::request::Parts;
@@ -48,7 +49,10 @@ pub(crate) struct McpClientSession {
 }
 
 impl McpClientSession {
-    pub(crate) fn new(owner: u64, who: Principal) -> Self {
+    /// With a number that no other client has.
+    pub(crate) fn new(who: Principal) -> Self {
+        static NEXT_CLIENT_NUMBER: AtomicU64 = AtomicU64::new(1);
+        let owner = NEXT_CLIENT_NUMBER.fetch_add(1, Ordering::Relaxed);
         Self { owner, who, ..Self::default() }
     }
 

@@ -30,6 +30,7 @@ use serde_json::Value as Json;
 
 use super::McpServer;
 use super::mcp_caller::{self, CallContinuation};
+use super::sessions::check_message;
 use crate::principal::Principal;
 use crate::request_trace;
 
@@ -183,6 +184,8 @@ fn check_answer(
 
 /// The call in a message, if there is nothing unusual about it.
 pub(crate) fn parse_plain_call(message: &[u8]) -> Option<PlainCall> {
+    // What is over a limit is refused on the SDK's way.
+    check_message(message).ok()?;
     let PlainCallMessage { id, method, params, .. } = serde_json::from_slice(message).ok()?;
     let PlainCallParams { meta, name, arguments, input_responses: responses, request_state: state } =
         params;

@@ -1,5 +1,6 @@
 //! The catalog as MCP lists it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,8 +15,6 @@ use rmcp::model::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
-
-use super::owned_cow;
 
 /// Entries on one page of a list.
 const LIST_PAGE_SIZE: usize = 1000;
@@ -136,12 +135,15 @@ fn describe_tool(name: &str, tool: &moonlark_core::Tool, schemas: ListedSchemas)
 fn describe_tool_exactly(name: &str, tool: &moonlark_core::Tool) -> Tool {
     // A source that speaks MCP describes its tools better than we could.
     if let Some(mut described) = tool.definition.as_deref().and_then(parse_definition::<Tool>) {
-        described.name = owned_cow(name);
+        described.name = Cow::Owned(name.to_owned());
         return described;
     }
     let effects = tool.effects;
-    let mut described =
-        Tool::new(owned_cow(name), owned_cow(&tool.description), tool.input.json().clone());
+    let mut described = Tool::new(
+        Cow::Owned(name.to_owned()),
+        Cow::Owned(tool.description.clone()),
+        tool.input.json().clone(),
+    );
     described.title = tool.title.clone();
     // Old clients only know objects as output.
     described.output_schema = tool

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use moonlark_core::problem::cut_message;
 use moonlark_core::sdk::SdkSource;
 use moonlark_core::source_resources::{SourceResources, resources_for_prompt, resources_for_uri};
+use moonlark_core::tool::ToolExposure;
 use moonlark_core::{Catalog, Value};
 use rmcp::model::{ErrorData, Reference, ServerCapabilities};
 use serde_json::{Map, Value as Json, json};
@@ -68,12 +69,16 @@ fn code_mode_instructions(catalog: &Catalog) -> String {
     );
     let example = sources.first().map_or("source", |source| source.name.as_str());
     let mut text = format!(
-        "Functions are called from Luau scripts: find them with search_docs, then execute, for example `return sdk.{example}.name({{ key = value }})`. One script can make many calls and return only what matters. Sources (functions): {}.",
-        connected.join(", "),
+        "Functions are called from Luau scripts: find them with search_docs, then execute, for example `return sdk.{example}.name({{ key = value }})`. One script can make many calls and return only what matters.",
     );
+    if !connected.is_empty() {
+        text.push_str(&format!(" Sources (functions): {}.", connected.join(", ")));
+    }
     let waiting: Vec<&str> = catalog
         .connecting_sources()
         .iter()
+        // What is listed itself need not be looked for.
+        .filter(|it| it.expose != ToolExposure::Direct)
         .take(MAX_NAMED_SOURCES)
         .map(|it| it.source.as_str())
         .collect();
@@ -121,8 +126,9 @@ pub(super) fn source_of_task<'a>(
 
 #[cfg(test)]
 mod tests {
+    use moonlark_core::catalog::ConnectingSource;
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Source, SourceKind, ToolBody, ToolExposure};
+    use moonlark_core::tool::{Source, SourceKind, ToolBody};
     use moonlark_core::{Result, Tool};
 
     use super::*;
@@ -171,5 +177,21 @@ mod tests {
         let (many, text) = tokens(500);
         assert!(many <= 180, "{many} tokens: {text}");
         assert!(text.contains("488 more"), "{text}");
+    }
+
+    #[test]
+    fn sources_that_connect_are_named_where_agents_look_for_their_functions() {
+        let connecting = |source: &str, expose| ConnectingSource {
+            source: source.to_owned(),
+            kind: SourceKind::Upstream,
+            prefix: format!("{source}__"),
+            expose,
+            is_remembered: false,
+        };
+        let sources =
+            vec![connecting("git", ToolExposure::Code), connecting("fs", ToolExposure::Direct)];
+        let catalog = Catalog::default().with_source_resources(Vec::new(), sources);
+        let text = code_mode_instructions(&catalog);
+        assert!(text.ends_with("return only what matters. Connecting: git."), "{text}");
     }
 }

@@ -13,7 +13,11 @@
 //! Every caller has a share of the sessions, and makes room with its own. Requests
 //! of one session must differ in their ids while they are in flight: the SDK keeps
 //! one place for each id, so that all but one would never be answered.
+//!
+//! What a client says of itself is kept for as long as its session: [`message_limits`]
+//! refuses what is too large before the SDK reads it.
 
+mod message_limits;
 mod session_id;
 mod session_table;
 mod session_vault;
@@ -40,10 +44,13 @@ use rmcp::transport::streamable_http_server::session::{
     SessionStoreError,
 };
 
+use message_limits::{BodyRefusal, measure_body};
 use session_id::SessionIdContent;
 use session_table::{SessionAdmission, SessionOpening, SessionTable, SessionUse};
 use session_vault::{RecordedSession, unix_seconds};
 
+pub(crate) use message_limits::check_read_message;
+pub(super) use message_limits::{check_message, check_resource_uri};
 pub use session_vault::SessionVault;
 
 use crate::http_status;
@@ -74,6 +81,7 @@ pub(crate) struct McpSessions {
 pub(crate) struct OpenedSession {
     content: Arc<SessionIdContent>,
     vault: Arc<SessionVault>,
+    table: Arc<SessionTable>,
     /// It is not known here yet, and what it wanted to be told.
     taken_up: Option<RestoredSession>,
 }
@@ -92,7 +100,8 @@ impl OpenedSession {
 
     /// Remember which messages it wants, beyond this process.
     pub(crate) async fn keep_level(&self, level: LoggingLevel) {
-        if let Ok(serde_json::Value::String(level)) = serde_json::to_value(level) {
+        let is_change = self.table.note_level(&self.content.name, level);
+        if is_change && let Ok(serde_json::Value::String(level)) = serde_json::to_value(level) {
             self.vault.note_level(&self.content, &level).await;
         }
     }
@@ -174,6 +183,10 @@ impl McpSessions {
             }
             None => {}
         }
+        let over_limit = BodyRefusal::default();
+        if request.method() == Method::POST {
+            request = request.map(|body| measure_body(body, over_limit.clone()));
+        }
         let answer = who.clone().scope_current(answer(request));
         let serving = async {
             let response = answer.await;
@@ -181,6 +194,9 @@ impl McpSessions {
         };
         let served = ServedRequest { session, ..ServedRequest::default() };
         let (refused, mut response) = SERVED_REQUEST.scope(served, serving).await;
+        if let Some(refusal) = over_limit.get() {
+            return refusal.clone().into_response();
+        }
         if refused {
             // The SDK answers 500 then, which says nothing to a client.
             return http_status::problem_response(&too_many_sessions_problem());
@@ -213,8 +229,8 @@ impl McpSessions {
                 RecordedSession::Ended => return None,
             }
         };
-        let vault = self.vault.clone();
-        Some(OpenedSession { content: Arc::new(content), vault, taken_up })
+        let (vault, table) = (self.vault.clone(), self.table.clone());
+        Some(OpenedSession { content: Arc::new(content), vault, table, taken_up })
     }
 
     /// The id for a session that was just begun.
@@ -468,3 +484,6 @@ fn refuse_duplicate_id(
     event.event_id = None;
     futures::stream::iter([event])
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,10 +55,10 @@ impl<W: AsyncWrite + Send + Unpin + 'static> SharedOutput<W> {
         if self.presence.has_left() {
             return Ok(());
         }
-        pipe.write_all(&message).await?;
-        pipe.flush().await?;
+        // Before the client can have read it, and sent the next.
         self.presence.note_output();
-        Ok(())
+        pipe.write_all(&message).await?;
+        pipe.flush().await
     }
 }
 
@@ -89,6 +89,8 @@ impl<W: AsyncWrite + Send + Unpin + 'static> AsyncWrite for SharedOutputWriter<W
         if self.presence.has_left() {
             return Poll::Ready(Ok(bytes.len()));
         }
+        ready!(self.poll_turn(context));
+        self.presence.note_output();
         let pipe = ready!(self.poll_turn(context));
         Pin::new(&mut **pipe).poll_write(context, bytes)
     }
@@ -101,7 +103,6 @@ impl<W: AsyncWrite + Send + Unpin + 'static> AsyncWrite for SharedOutputWriter<W
         let pipe = ready!(self.poll_turn(context));
         let flushed = ready!(Pin::new(&mut **pipe).poll_flush(context));
         self.turn = OutputTurn::Others;
-        self.presence.note_output();
         Poll::Ready(flushed)
     }
 

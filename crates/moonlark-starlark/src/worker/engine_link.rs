@@ -69,7 +69,7 @@ impl EngineLink {
 #[cfg(target_os = "linux")]
 const POLL_CLOSED_EVENT: libc::c_short = libc::POLLRDHUP;
 #[cfg(not(target_os = "linux"))]
-const CLOSED: libc::c_short = 0;
+const POLL_CLOSED_EVENT: libc::c_short = 0;
 
 /// The engine may die while a script computes; so must we.
 fn exit_when_closed() {

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use moonlark_core::journal::{
     CallBegan, CallEnded, CallRecord, JournalEntry, RecordId, RedactionScopes, RunBegan, RunEnded,
-    RunPaused, RunRecord,
+    RunPaused, RunRecord, caller_key,
 };
 use moonlark_core::{Caller, Problem, ProblemCode, Result, Value};
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
@@ -202,6 +202,7 @@ impl RunRecordReader<'_> {
         let answer = answer.transpose()?;
         let ended = row.outcome.map(|outcome| CallEnded {
             call: row.id,
+            caller: caller_key(caller),
             took: row.took.unwrap_or_default(),
             outcome: known_word(&outcome),
             message: row.message,

@@ -3,15 +3,19 @@
 //! A modern server is asked once for all of them, and for its lists; when they
 //! change, a new request takes over from the old one. An old server is asked for
 //! each. Either way it happens again whenever the connection was made anew.
+//!
+//! URIs are kept for as long as they are watched: each is limited, and so are all that
+//! one caller watches.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use moonlark_core::limits::format_size;
 use moonlark_core::source_resources::ResourceWatcher;
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Result, Value};
+use moonlark_core::{Call, Problem, Result, Value};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -28,15 +32,25 @@ const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait before a subscription that ended is begun again.
 const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(5);
 const METHOD_NOT_FOUND: i64 = -32601;
+/// The URI of a resource that is watched, as MCP clients may send it.
+const MAX_RESOURCE_URI_BYTES: usize = 8 * 1024;
+/// All URIs of this server that one caller watches, in all of its sessions.
+const MAX_WATCHED_BYTES_PER_CALLER: usize = 4 << 20;
 
 pub(crate) struct ResourceSubscriptions {
     shared: Weak<UpstreamState>,
     /// What is watched under each lease.
-    leases: Mutex<HashMap<u64, String>>,
+    leases: Mutex<HashMap<u64, WatchedResource>>,
     /// Counts the changes of `leases`.
     wanted: watch::Sender<u64>,
     /// The change that the server knows of.
     agreed: watch::Sender<u64>,
+}
+
+struct WatchedResource {
+    uri: String,
+    /// The name of who watches it.
+    caller: Arc<str>,
 }
 
 /// Have the server tell of changes of `uri` for as long as the lease lasts.
@@ -47,11 +61,16 @@ pub(crate) async fn watch_resource(
     lease: u64,
     uri: &str,
 ) -> Result<()> {
+    if uri.len() > MAX_RESOURCE_URI_BYTES {
+        let (bytes, limit) = (uri.len(), format_size(MAX_RESOURCE_URI_BYTES));
+        let message = format!("the resource URI has {bytes} bytes; the limit is {limit}");
+        return Err(Problem::bad_request(message));
+    }
     let _busy = shared.mark_busy();
     // One that rests is woken; what is not there cannot agree.
     shared.wait_for_connection(call.deadline()).await?;
     let watching = &shared.watching;
-    let version = watching.change_leases(|leases| drop(leases.insert(lease, uri.to_owned())));
+    let version = watching.add_lease(lease, uri, call.caller().name())?;
     let mut agreed = watching.agreed.subscribe();
     let agreement = agreed.wait_for(|agreed| *agreed >= version);
     // If it takes longer, it is watched from then on.
@@ -65,9 +84,7 @@ pub(crate) struct SubscriptionReleaser(pub(crate) Weak<UpstreamState>);
 impl ResourceWatcher for SubscriptionReleaser {
     fn release_lease(&self, lease: u64) {
         let Some(shared) = self.0.upgrade() else { return };
-        if shared.watching.leases.lock().contains_key(&lease) {
-            shared.watching.change_leases(|leases| drop(leases.remove(&lease)));
-        }
+        shared.watching.remove_lease(lease);
     }
 }
 
@@ -101,9 +118,35 @@ impl ResourceSubscriptions {
         }))
     }
 
-    fn change_leases(&self, edit: impl FnOnce(&mut HashMap<u64, String>)) -> u64 {
+    /// Watch one more resource, if the caller may; which change that is.
+    fn add_lease(&self, lease: u64, uri: &str, caller: &str) -> Result<u64> {
         let mut leases = self.leases.lock();
-        edit(&mut leases);
+        let (mut bytes, mut known_caller) = (uri.len(), None);
+        for watched in leases.values().filter(|it| *it.caller == *caller) {
+            bytes += watched.uri.len();
+            known_caller = Some(watched.caller.clone());
+        }
+        if bytes > MAX_WATCHED_BYTES_PER_CALLER {
+            let limit = format_size(MAX_WATCHED_BYTES_PER_CALLER);
+            let message = format!(
+                "the URIs of all resources that {caller} watches are over the limit of {limit}"
+            );
+            return Err(Problem::limit_exceeded(message).with_hint("unsubscribe from some"));
+        }
+        let caller = known_caller.unwrap_or_else(|| caller.into());
+        leases.insert(lease, WatchedResource { uri: uri.to_owned(), caller });
+        Ok(self.next_version())
+    }
+
+    fn remove_lease(&self, lease: u64) {
+        let mut leases = self.leases.lock();
+        if leases.remove(&lease).is_some() {
+            self.next_version();
+        }
+    }
+
+    /// Count a change of the leases, while they are locked.
+    fn next_version(&self) -> u64 {
         let mut version = 0;
         self.wanted.send_modify(|wanted| {
             *wanted += 1;
@@ -115,7 +158,7 @@ impl ResourceSubscriptions {
     /// What is watched now, and which change that is.
     fn current_uris(&self) -> (u64, HashSet<String>) {
         let leases = self.leases.lock();
-        (*self.wanted.borrow(), leases.values().cloned().collect())
+        (*self.wanted.borrow(), leases.values().map(|it| it.uri.clone()).collect())
     }
 }
 
@@ -243,5 +286,29 @@ impl RequestListener for SubscriptionListener {
 
     fn on_request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, RpcError>> {
         self.mailbox.on_request(method, params)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_caller_watches_is_limited_and_leaves_room_for_others() {
+        let watching = ResourceSubscriptions::new(Weak::new());
+        let uri = "x".repeat(MAX_RESOURCE_URI_BYTES);
+        let most = (MAX_WATCHED_BYTES_PER_CALLER / MAX_RESOURCE_URI_BYTES) as u64;
+        for lease in 0..most {
+            assert_eq!(watching.add_lease(lease, &uri, "bob").unwrap(), lease + 1);
+        }
+        let refused = watching.add_lease(most, "a:b", "bob").unwrap_err();
+        assert_eq!(
+            refused.message,
+            "the URIs of all resources that bob watches are over the limit of 4 MB"
+        );
+        assert_eq!(watching.add_lease(most, "a:b", "alice").unwrap(), most + 1);
+        watching.remove_lease(0);
+        assert!(watching.add_lease(most + 1, "a:b", "bob").is_ok());
+        assert_eq!(watching.current_uris().0, most + 3);
     }
 }

@@ -233,7 +233,7 @@ async fn wait_until_idle(shared: &UpstreamState) {
         if !busy && used.elapsed() >= rest {
             return;
         }
-        tokio::time::sleep_until(used + rest).await;
+        tokio::time::sleep(rest.saturating_sub(used.elapsed())).await;
     }
 }
 

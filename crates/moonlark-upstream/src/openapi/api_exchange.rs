@@ -2,13 +2,13 @@
 //!
 //! Credentials go to the API and nowhere else. Where an answer leads to another
 //! host, only its address is followed, only when that only reads, and only to
-//! public addresses.
+//! public addresses: nothing of the request goes along but what every request has.
 
 use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, COOKIE, HeaderMap, LOCATION};
+use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, HeaderName, LOCATION, USER_AGENT};
 use http::{Method, StatusCode};
 use moonlark_core::grant::is_public_address;
 use moonlark_core::tool::CallEffects;
@@ -28,6 +28,9 @@ const MAX_REDIRECTS: usize = 5;
 /// Further tries of a call that only reads.
 const MAX_RETRIES: u32 = 3;
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// What another host may be sent of a request. Any other header may be an argument
+/// that is a secret.
+const HARMLESS_HEADERS: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, USER_AGENT];
 
 /// For the operator's own APIs, wherever they are.
 pub(crate) static API_HTTP_CLIENT: LazyLock<Result<Client>> =
@@ -107,7 +110,8 @@ impl ApiExchange<'_> {
             let asked = retry_after_seconds(&read.headers).map(|it| Duration::from_secs(it.into()));
             let pause = asked.unwrap_or(FIRST_RETRY_PAUSE * 2_u32.pow(tries));
             // Waiting past the end would lose an answer that is there.
-            if Instant::now() + pause >= self.call.deadline() {
+            let resumes_at = Instant::now().checked_add(pause);
+            if resumes_at.is_none_or(|at| at >= self.call.deadline()) {
                 return Ok(read);
             }
             tries += 1;
@@ -137,9 +141,9 @@ impl ApiExchange<'_> {
                 trace_headers::add_trace_headers(&mut headers, spanning.trace());
                 headers
             } else {
-                self.headers_without_secrets(&request.headers)
+                harmless_headers(&request.headers, self.secret_headers)
             });
-            if let Some(body) = &body {
+            if let Some(body) = body.as_ref().filter(|_| at_home) {
                 builder = builder.body(body.clone());
             }
             let mut response = match builder.send().await {
@@ -175,7 +179,8 @@ impl ApiExchange<'_> {
             let reads = matches!(method, Method::GET | Method::HEAD);
             let becomes_get = response.status() == StatusCode::SEE_OTHER
                 || (matches!(response.status().as_u16(), 301 | 302) && method == Method::POST);
-            at_home = target.origin() == request.url.origin();
+            // A host that we were sent to does not choose what we ask at home with a key.
+            at_home = at_home && target.origin() == request.url.origin();
             if !at_home && (!reads || !is_public_target(&target)) {
                 return Err(self.foreign_redirect_problem(&target));
             }
@@ -200,18 +205,6 @@ impl ApiExchange<'_> {
         let port = url.port_or_known_default();
         facts.extend(port.map(|port| ("server.port", SpanAttribute::Number(port.into()))));
         SpanKind::Request { name: format!("{method} {}", self.template), facts }
-    }
-
-    /// What may be told to strangers.
-    fn headers_without_secrets(&self, headers: &HeaderMap) -> HeaderMap {
-        let mut kept = headers.clone();
-        for name in [AUTHORIZATION, COOKIE].iter().chain(self.secret_headers.keys()) {
-            kept.remove(name);
-        }
-        let secret: Vec<_> =
-            kept.iter().filter(|(_, it)| it.is_sensitive()).map(|(name, _)| name.clone()).collect();
-        secret.iter().for_each(|name| drop(kept.remove(name)));
-        kept
     }
 
     fn redirect_target(&self, from: &Url, response: &Response) -> Result<Option<Url>> {
@@ -278,6 +271,13 @@ impl ApiExchange<'_> {
     }
 }
 
+/// The headers of a request that another host may be sent.
+fn harmless_headers(headers: &HeaderMap, secret: &HeaderMap) -> HeaderMap {
+    let kept = HARMLESS_HEADERS.into_iter().filter(|name| !secret.contains_key(name));
+    let values = kept.filter_map(|name| headers.get(&name).map(|value| (name, value.clone())));
+    values.filter(|(_, value)| !value.is_sensitive()).collect()
+}
+
 /// Whether the connection failed, and not the API.
 fn is_transport_problem(problem: &Problem) -> bool {
     problem.code == ProblemCode::Unavailable && problem.is_retryable()
@@ -290,5 +290,37 @@ pub(crate) fn is_public_target(target: &Url) -> bool {
         Some(Host::Ipv6(ip)) => is_public_address(ip.into()),
         Some(Host::Domain(_)) => true,
         None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn another_host_is_sent_no_header_but_harmless_ones() {
+        let mut headers = HeaderMap::new();
+        for name in [
+            "accept",
+            "user-agent",
+            "authorization",
+            "cookie",
+            "x-api-key",
+            "content-type",
+            "x-note",
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static("v"));
+        }
+        let kept = |headers: &HeaderMap, secret: &HeaderMap| -> Vec<String> {
+            harmless_headers(headers, secret).keys().map(ToString::to_string).collect()
+        };
+        assert_eq!(kept(&headers, &HeaderMap::new()), ["accept", "user-agent"]);
+        // The operator may keep a secret in one of these.
+        let secret = HeaderMap::from_iter([(USER_AGENT, HeaderValue::from_static("v"))]);
+        assert_eq!(kept(&headers, &secret), ["accept"]);
+        headers.get_mut(ACCEPT).unwrap().set_sensitive(true);
+        assert_eq!(kept(&headers, &secret), [""; 0]);
     }
 }

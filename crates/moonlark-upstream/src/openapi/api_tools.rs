@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue};
+use http::header::{ACCEPT, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{
@@ -23,6 +23,7 @@ use super::openapi_document::OpenApiDocument;
 use super::operation::{self, ApiOperation, OperationPlan};
 use super::operation_input::{self, BodyArguments};
 use super::operation_rules::{HTTP_METHOD_NAMES, OperationRule};
+use super::parameter::{OperationParam, ParamLocation};
 use super::request_builder;
 use super::secret_origins::{AuthHost, OriginMemory, SecretOrigins};
 use super::{operation_output, pagination, swagger};
@@ -118,7 +119,8 @@ pub fn build_api_tools(
         at(Problem::bad_script(format!("{} is left out: {}", it.operation, shorten_text(&it.why))))
     });
     let mut problems: Vec<Problem> = problems.collect();
-    problems.extend(unused_setting_problems(&settings, &operations));
+    problems.extend(unused_rule_problems(&settings, &operations));
+    let mut known_ids: Vec<String> = operations.iter().map(|it| it.id.clone()).collect();
     let home = build_secret_origins(&settings, &document, &operations);
     let wanted = |it: &ApiOperation| {
         let ApiSettings { include, exclude, .. } = &settings;
@@ -127,6 +129,8 @@ pub fn build_api_tools(
     };
     operations.retain(wanted);
     problems.extend(make_operation_ids_unique(&mut operations).into_iter().map(at));
+    known_ids.extend(operations.iter().filter(|it| it.is_twin()).map(|it| it.id.clone()));
+    problems.extend(unknown_tool_problems(&settings, &known_ids));
     // The tools have these from now on.
     let said: Vec<(String, Vec<String>)> = operations
         .iter_mut()
@@ -170,8 +174,8 @@ fn source_key(settings: &ApiSettings) -> SourceKey<'_> {
     SourceKey { table: "apis", name: &settings.name }
 }
 
-/// Patterns and tables of the configuration that are about no operation.
-fn unused_setting_problems(settings: &ApiSettings, operations: &[ApiOperation]) -> Vec<Problem> {
+/// Patterns of the configuration that are about no operation.
+fn unused_rule_problems(settings: &ApiSettings, operations: &[ApiOperation]) -> Vec<Problem> {
     let key = source_key(settings);
     let tags: BTreeSet<String> =
         operations.iter().flat_map(|it| &it.tags).map(|tag| format!("tag:{tag}")).collect();
@@ -185,10 +189,15 @@ fn unused_setting_problems(settings: &ApiSettings, operations: &[ApiOperation]) 
             problems.push(key.unmatched_pattern_problem(word, &rule.to_string(), known));
         }
     }
-    for tool in settings.tools.keys().filter(|tool| !ids().any(|id| id == tool.as_str())) {
-        problems.push(key.unknown_tool_problem(tool, ids()));
-    }
     problems
+}
+
+/// Tables of the configuration that are about no operation.
+fn unknown_tool_problems(settings: &ApiSettings, known_ids: &[String]) -> Vec<Problem> {
+    let known: HashSet<&str> = known_ids.iter().map(String::as_str).collect();
+    let unknown = settings.tools.keys().filter(|tool| !known.contains(tool.as_str()));
+    let ids = || known_ids.iter().map(String::as_str);
+    unknown.map(|tool| source_key(settings).unknown_tool_problem(tool, ids())).collect()
 }
 
 /// Where the secrets of the API belong, by what the document says.
@@ -245,17 +254,21 @@ fn fixed_headers(settings: &ApiSettings) -> Result<HeaderMap> {
     Ok(headers)
 }
 
-/// Of operations with the same name, the later ones get numbers, which is said.
+/// Of operations with the same name, the later ones get numbers, which is said. No
+/// number makes it the name that the document gives to another operation.
 fn make_operation_ids_unique(operations: &mut [ApiOperation]) -> Vec<Problem> {
     let mut problems = Vec::new();
+    let documented: HashSet<String> = operations.iter().map(|it| it.id.clone()).collect();
     let mut taken: HashSet<String> = HashSet::new();
     for operation in operations {
-        let numbered = (2..).map(|number| format!("{}_{number}", operation.id));
-        let mut names = std::iter::once(operation.id.clone()).chain(numbered);
-        if let Some(free) = names.find(|name| !taken.contains(name)) {
-            operation.id = free;
+        if taken.contains(&operation.id) {
+            let mut numbered = (2..).map(|number| format!("{}_{number}", operation.id));
+            let is_free = |name: &String| !taken.contains(name) && !documented.contains(name);
+            if let Some(free) = numbered.find(is_free) {
+                operation.id = free;
+            }
         }
-        if operation.id != operation.original_id {
+        if operation.is_twin() {
             problems.push(Problem::bad_script(format!(
                 "{} {} has the operationId {} of an earlier operation, and is {}",
                 operation.method,
@@ -277,9 +290,8 @@ fn build_operation_tool(
 ) -> Tool {
     let (operation, _) = &shared.operations[index];
     let ApiSettings { name, prefix, expose, scope, .. } = &shared.settings;
-    let config = shared.tool_config(operation);
     let own_name = shared.own_name(operation);
-    let description = match config.and_then(|it| it.description.clone()) {
+    let description = match shared.own_config(operation).and_then(|it| it.description.clone()) {
         Some(description) => description,
         None => clean_text(&description, MAX_DESCRIPTION_BYTES).into_owned(),
     };
@@ -323,10 +335,10 @@ fn build_operation_tool(
 impl ApiState {
     fn input_schema(&self, index: usize) -> serde_json::Map<String, Json> {
         let PreparedOperation { plan, given } = self.prepare_operation(index);
-        let own = self.tool_config(&self.operations[index].0);
+        let operation = &self.operations[index].0;
         let is_frozen = |name: &str| {
             self.settings.frozen.contains_key(name)
-                || own.is_some_and(|it| it.arguments.contains_key(name))
+                || self.configs(operation).any(|it| it.arguments.contains_key(name))
         };
         operation_input::build_input_schema(&self.document, &plan, &given, &is_frozen)
     }
@@ -377,6 +389,7 @@ impl ApiState {
         let filled = self.with_frozen_arguments(operation, plan, given, args.clone());
         let mut request =
             request_builder::build_request(&base, &operation.path, plan, given, filled)?;
+        self.mark_secret_headers(plan, &mut request.headers);
         let shown = url_without_query(&request.url);
         let before = request.url.clone();
         request.headers.entry(ACCEPT).or_insert(HeaderValue::from_static(
@@ -422,21 +435,49 @@ impl ApiState {
         }
     }
 
-    /// What the operator says about an operation.
-    fn tool_config(&self, operation: &ApiOperation) -> Option<&ToolConfig> {
-        self.settings.tools.get(&operation.original_id)
+    /// What the operator says about an operation under the very name that it has.
+    fn own_config(&self, operation: &ApiOperation) -> Option<&ToolConfig> {
+        self.settings.tools.get(&operation.id)
     }
 
-    /// Its name behind that of the API. Only one of several with the same name can
-    /// have the one that the operator gives it.
+    /// What the operator says about the name that a document gives to this operation
+    /// after another. Only what makes calls stricter holds for it as well.
+    fn twin_config(&self, operation: &ApiOperation) -> Option<&ToolConfig> {
+        self.settings.tools.get(&operation.original_id).filter(|_| operation.is_twin())
+    }
+
+    /// Both, its own last.
+    fn configs(&self, operation: &ApiOperation) -> impl Iterator<Item = &ToolConfig> {
+        self.twin_config(operation).into_iter().chain(self.own_config(operation))
+    }
+
+    /// Its name behind that of the API.
     fn own_name<'a>(&'a self, operation: &'a ApiOperation) -> &'a str {
-        let given = self.tool_config(operation).and_then(|it| it.name.as_deref());
-        given.filter(|_| operation.id == operation.original_id).unwrap_or(&operation.id)
+        let given = self.own_config(operation).and_then(|it| it.name.as_deref());
+        given.unwrap_or(&operation.id)
     }
 
     fn operation_effects(&self, operation: &ApiOperation) -> CallEffects {
-        let said = operation.effects();
-        self.tool_config(operation).map_or(said, |config| config.effects.apply_to(said))
+        let mut effects = operation.effects();
+        if let Some(config) = self.twin_config(operation) {
+            effects = config.effects.only_stricter().apply_to(effects);
+        }
+        self.own_config(operation).map_or(effects, |config| config.effects.apply_to(effects))
+    }
+
+    /// Headers that are arguments and secrets are treated as such from here on.
+    fn mark_secret_headers(&self, plan: &OperationPlan, headers: &mut HeaderMap) {
+        let is_secret = |param: &&OperationParam| self.settings.secret_frozen.contains(&param.arg);
+        for param in plan.params_in(ParamLocation::Header).filter(is_secret) {
+            if let Some(value) = headers.get_mut(param.name.as_str()) {
+                value.set_sensitive(true);
+            }
+        }
+        if plan.params_in(ParamLocation::Cookie).any(|param| is_secret(&param))
+            && let Some(value) = headers.get_mut(COOKIE)
+        {
+            value.set_sensitive(true);
+        }
     }
 
     /// The fixed arguments that an operation takes, those of its own last.
@@ -452,7 +493,7 @@ impl ApiState {
             let whole = name == "body" && plan.body.is_some();
             fields || whole || plan.params.iter().any(|param| param.arg == name)
         };
-        let own = self.tool_config(operation).into_iter().flat_map(|it| &it.arguments);
+        let own = self.configs(operation).flat_map(|it| &it.arguments);
         self.settings.frozen.iter().chain(own).filter(move |(name, _)| takes(name))
     }
 

@@ -19,6 +19,8 @@ use crate::mcp::SecretText;
 /// A token is asked for anew this long before the old one ends.
 const TOKEN_RENEWAL_MARGIN: Duration = Duration::from_secs(60);
 const DEFAULT_TOKEN_LIFETIME: Duration = Duration::from_secs(300);
+/// A token is asked for anew after this time at the latest, whatever is said about it.
+const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 const TOKEN_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_TOKEN_RESPONSE_BYTES: usize = 256 * 1024;
 
@@ -123,7 +125,8 @@ impl ApiTokenCache {
             .get("expires_in")
             .and_then(Json::as_u64)
             .map_or(DEFAULT_TOKEN_LIFETIME, Duration::from_secs);
-        Ok((SecretText::new(token.to_owned()), lasts.saturating_sub(TOKEN_RENEWAL_MARGIN)))
+        let lasts = lasts.min(MAX_TOKEN_LIFETIME).saturating_sub(TOKEN_RENEWAL_MARGIN);
+        Ok((SecretText::new(token.to_owned()), lasts))
     }
 
     fn token_refused_problem(&self, why: &str) -> Problem {

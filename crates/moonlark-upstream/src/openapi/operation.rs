@@ -167,6 +167,11 @@ impl ApiOperation {
         }
     }
 
+    /// Whether an earlier operation has the name that the document gives to this one.
+    pub(crate) fn is_twin(&self) -> bool {
+        self.id != self.original_id
+    }
+
     /// What a call of it needs.
     pub(crate) fn read_plan(&self, document: &OpenApiDocument) -> OperationPlan {
         let (item, node) = self

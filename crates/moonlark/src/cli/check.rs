@@ -55,7 +55,7 @@ impl CheckArgs {
         let loaded = project.loaded_config().await;
         let (scripts, problems, warnings) = if self.paths.is_empty() {
             let catalog = project.gateway.catalog();
-            let warnings = catalog.warnings().cloned().collect();
+            let warnings = project.script_warnings();
             (project.script_count().await, catalog.problems().to_vec(), warnings)
         } else {
             let (problems, warnings) = self.check_paths(project).await?;

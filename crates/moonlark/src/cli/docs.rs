@@ -7,12 +7,12 @@ use std::sync::Arc;
 use clap::Args;
 use moonlark_core::module::{Module, ModuleFunction, ScriptLanguage};
 use moonlark_core::nearest::nearest_name;
-use moonlark_core::render::luau::sdk_docs::SdkFunctionDocs as Signature;
-use moonlark_core::render::{FunctionDoc, FunctionDocRow, luau, starlark};
 use moonlark_core::script_functions::{ScriptFunction, find_script_function};
 use moonlark_core::tool::{CallEffects, SourceKind};
 use moonlark_core::visible_text::visible_in_line;
 use moonlark_core::{Catalog, Problem, ProblemCode, Tool};
+use moonlark_render::luau::sdk_docs::SdkFunctionDocs as Signature;
+use moonlark_render::{FunctionDoc, FunctionDocRow, luau, starlark};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 

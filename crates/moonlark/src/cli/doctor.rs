@@ -192,8 +192,17 @@ async fn collect_findings(
     if prompts > 0 {
         findings.push(DoctorFinding::with_success("prompts", format_count(prompts, "prompt")));
     }
-    findings.extend(catalog.warnings().map(|it| DoctorFinding::with_warning("script", it.clone())));
-    let elsewhere = |it: &&Problem| upstreams.problems.contains(it) || apis.problems.contains(it);
+    let warnings = project.script_warnings().into_iter();
+    findings.extend(warnings.map(|it| DoctorFinding::with_warning("script", it)));
+    // Those are reported with their source below.
+    let known = project.knowledge.source_statuses().await;
+    let of_knowledge = |problem: &Problem| {
+        let mut known = known.iter().flatten().filter_map(|it| it.problem.as_deref());
+        known.any(|text| text == problem.to_line())
+    };
+    let elsewhere = |it: &&Problem| {
+        upstreams.problems.contains(it) || apis.problems.contains(it) || of_knowledge(it)
+    };
     for problem in catalog.problems().iter().filter(|it| !elsewhere(it)) {
         let what = if problem.code == ProblemCode::BadConfig { "configuration" } else { "script" };
         findings.push(DoctorFinding::with_problem(what, problem.clone()));
@@ -216,7 +225,7 @@ async fn collect_findings(
         }
     }
 
-    match project.knowledge.source_statuses().await {
+    match known {
         Ok(known) => findings.extend(known.iter().map(|known| {
             let outcome = match &known.problem {
                 Some(why) => Err(Problem::unavailable(format!("{}: {why}", known.stats.name))

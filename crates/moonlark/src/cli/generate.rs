@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use moonlark_core::render::luau::sdk_docs::{SdkDocsEntry, SdkFunctionDocs, docs_for_page};
 use moonlark_core::sdk::SdkSource;
 use moonlark_core::{Catalog, Problem, SourceLocation};
+use moonlark_render::luau::sdk_docs::{SdkDocsEntry, SdkFunctionDocs, docs_for_page};
 use serde_json::{Value as Json, json};
 
 use super::{

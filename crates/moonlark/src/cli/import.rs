@@ -268,10 +268,14 @@ impl ImportReport<'_> {
         for planned in &self.import.plan.servers {
             let from = &planned.from;
             match &planned.fate {
-                ImportFate::Added { notes, .. } if !notes.is_empty() => {
-                    print_line(format!("  {from}: without {}", notes.join(", ")));
+                ImportFate::Added { notes, advice, .. } => {
+                    if !notes.is_empty() {
+                        print_line(format!("  {from}: without {}", notes.join(", ")));
+                    }
+                    if let Some(advice) = advice {
+                        print_line(format!("  {from}: {advice}"));
+                    }
                 }
-                ImportFate::Added { .. } => {}
                 ImportFate::There { name } => {
                     print_line(format!("  {from}: there already, as {name}"))
                 }
@@ -306,10 +310,13 @@ impl ImportReport<'_> {
         let server = |planned: &PlannedEntry| {
             let mut json = json!({ "from": planned.from, "file": planned.file });
             match &planned.fate {
-                ImportFate::Added { name, notes } => {
+                ImportFate::Added { name, notes, advice } => {
                     json["did"] = json!("added");
                     json["name"] = json!(name);
                     json["without"] = json!(notes);
+                    if let Some(advice) = advice {
+                        json["advice"] = json!(advice);
+                    }
                 }
                 ImportFate::There { name } => {
                     json["did"] = json!("unchanged");

@@ -22,7 +22,7 @@ use super::{
 use crate::clients::client_file::{ClientFile, first_existing};
 use crate::clients::config_paths::ClientConfigPaths;
 use crate::clients::registration::ClientRegistration;
-use crate::clients::server_entry::shown_token;
+use crate::clients::server_entry::{config_argument, shown_token};
 use crate::clients::{ClientApp, diff};
 use crate::config_file;
 use moved_servers::MovedServers;
@@ -46,11 +46,14 @@ pub(crate) struct InstallArgs {
     /// Let the client use `moonlark serve` by its address, instead of starting `moonlark stdio`. Where callers need a token, one is made for it.
     #[arg(long)]
     http: bool,
+    /// Take the place of another project that has this name in the client's file.
+    #[arg(long)]
+    replace: bool,
     /// Show what would be done, and do nothing.
     #[arg(long)]
     dry_run: bool,
     /// Take it out again, and put back what was there before.
-    #[arg(long, conflicts_with_all = ["only", "http"])]
+    #[arg(long, conflicts_with_all = ["only", "http", "replace"])]
     undo: bool,
 }
 
@@ -80,6 +83,7 @@ impl InstallArgs {
             // What is imported makes the file, if it is missing.
             let made = || Some(config_path(global, &cwd)).filter(|_| moved.is_some());
             let config = config.or_else(made);
+            self.check_same_project(&file, config.as_deref())?;
             let entry = if self.http {
                 self.http_entry(&file, global).await?
             } else {
@@ -119,6 +123,27 @@ impl InstallArgs {
             &arguments,
             program_search_path().as_deref(),
         ))
+    }
+
+    /// An entry of this name may belong to another project, whose tools the client would
+    /// lose. One whose configuration file is gone is no project any more.
+    fn check_same_project(&self, file: &ClientFile, config: Option<&Path>) -> CommandResult {
+        let there = self.registration_in(file).find_entry(file.text())?;
+        let other = there.as_ref().and_then(config_argument).filter(|other| other.is_file());
+        let Some(other) = other.filter(|_| !self.replace) else { return Ok(()) };
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if config.is_some_and(|config| real(config) == real(&other)) {
+            return Ok(());
+        }
+        let (name, title) = (&self.name, self.client.display_name());
+        let other = display_path(&other);
+        Err(Problem::bad_request(format!("{name} of {title} serves another project: {other}"))
+            .at_location(SourceLocation::in_file(&*file.label))
+            .with_hint(
+                "nothing was changed; --name NAME adds this project beside it, and --replace \
+                 puts this project in its place",
+            )
+            .into())
     }
 
     fn plan_install(

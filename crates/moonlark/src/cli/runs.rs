@@ -10,6 +10,7 @@ use moonlark_core::journal::RecordId;
 use moonlark_store::{AwaitedApprovalState, JournalReader, RecordedState, RunSummary};
 use serde_json::json;
 
+pub(crate) use resume::RunsResumeArgs;
 pub(super) use run_lines::{caller_label, format_local_time, short_id};
 
 use super::{CommandError, CommandResult, GlobalArgs, print_json, print_line, working_dir};
@@ -37,7 +38,7 @@ pub(crate) struct RunsArgs {
 #[derive(Subcommand)]
 enum RunsCommand {
     /// Go on with a run that was interrupted; no call that was answered is made again.
-    Resume(resume::RunsResumeArgs),
+    Resume(RunsResumeArgs),
 }
 
 impl RunsArgs {

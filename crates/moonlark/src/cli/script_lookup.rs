@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Tool};
 
-use super::{CommandError, display_path, working_dir};
+use super::{CommandError, display_path, normalize_path, working_dir};
 use crate::config_file::LoadedConfig;
 use crate::connectors;
 use crate::extensions::{self, ScriptFolder};
@@ -20,7 +20,7 @@ pub(super) fn find_script(
     configured: Option<String>,
     loaded: &LoadedConfig,
 ) -> Result<DiscoveredScript, CommandError> {
-    let whole = working_dir()?.join(path);
+    let whole = normalize_path(&working_dir()?.join(path));
     let configured = configured.or_else(|| find_config_entry(&whole, loaded));
     if is_connector_path(&whole, loaded) {
         return Ok(connectors::discovered_connector_script(whole, display_path(path), configured));

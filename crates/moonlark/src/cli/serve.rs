@@ -152,7 +152,6 @@ pub(super) async fn bind_listener(
 /// Say what is served, once all scripts are loaded, and what is wrong with it.
 fn log_inventory(project: &Project) {
     tracing::info!("serving {}", ProjectInventory::from_project(project).describe_sources());
-    let catalog = project.gateway.catalog();
     let problems = project.own_problems();
     for problem in problems.iter().take(MAX_ANNOUNCED_PROBLEMS) {
         tracing::warn!("{problem}");
@@ -161,7 +160,7 @@ fn log_inventory(project: &Project) {
     if more > 0 {
         tracing::warn!("{more} more problems: `moonlark doctor` has all of them");
     }
-    for warning in catalog.warnings().take(MAX_ANNOUNCED_PROBLEMS) {
+    for warning in project.script_warnings().iter().take(MAX_ANNOUNCED_PROBLEMS) {
         tracing::info!("{warning}");
     }
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc;
 
+use super::runs::RunsResumeArgs;
 use super::source_args::SourceArgs;
 use super::terminal::{CommandConsole, ConsoleWrite};
 use super::{CommandError, CommandResult, GlobalArgs, eprint_line, working_dir};
@@ -39,6 +40,7 @@ pub(crate) enum ServedCommand {
     Doctor,
     Explain(policy::PolicyExplainArgs),
     Get(get::GetArgs),
+    Resume(RunsResumeArgs),
     Run(run::ScriptRun),
     Search(search::SearchArgs),
     SearchTools(search_tools::SearchToolsArgs),
@@ -95,7 +97,7 @@ impl ServedCommand {
                 "the call may have happened: look before you make it again; `moonlark runs --calls` \
                  shows what is on record"
             }
-            ServedCommand::Run(_) => {
+            ServedCommand::Resume(_) | ServedCommand::Run(_) => {
                 "calls of the script may have happened: `moonlark runs` has the run, and \
                  `moonlark runs resume ID` goes on where it was"
             }
@@ -165,6 +167,7 @@ impl ServedCommand {
             ServedCommand::Doctor => doctor::run_in(around, global).await,
             ServedCommand::Explain(explain) => explain.run_in(project, global).await,
             ServedCommand::Get(get) => get.run_in(project, global).await,
+            ServedCommand::Resume(resume) => resume.run_in(project, global).await,
             ServedCommand::Run(run) => run.run_in(project, global).await,
             ServedCommand::Search(search) => search.run_in(project, global).await,
             ServedCommand::SearchTools(search) => search.run_in(project, global).await,
@@ -182,6 +185,7 @@ impl ServedCommand {
             ServedCommand::Get(_) | ServedCommand::Search(_) => SourceSelection::Nothing,
             ServedCommand::Docs(_)
             | ServedCommand::Explain(_)
+            | ServedCommand::Resume(_)
             | ServedCommand::Run(_)
             | ServedCommand::SearchTools(_)
             | ServedCommand::ToolList => SourceSelection::WhenNeeded,
@@ -191,7 +195,7 @@ impl ServedCommand {
     /// Whether what it does is a matter of the journal.
     fn calls_tools(&self) -> bool {
         match self {
-            ServedCommand::Call(_) => true,
+            ServedCommand::Call(_) | ServedCommand::Resume(_) => true,
             ServedCommand::Run(run) => !run.only_checks(),
             _ => false,
         }

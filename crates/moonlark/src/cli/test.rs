@@ -16,8 +16,8 @@ use moonlark_core::{Call, CallEvent, Problem, Result};
 use parking_lot::Mutex;
 
 use super::{
-    CommandError, CommandResult, GlobalArgs, eprint_line, open_project_without_values, print_line,
-    working_dir,
+    CommandError, CommandResult, GlobalArgs, eprint_line, normalize_path,
+    open_project_without_values, print_line, working_dir,
 };
 use crate::project::Project;
 use crate::reload::FolderChanges;
@@ -71,7 +71,7 @@ impl TestArgs {
         let here = working_dir()?;
         match self.paths.as_slice() {
             [] => Ok(vec![here]),
-            paths => Ok(paths.iter().map(|path| here.join(path)).collect()),
+            paths => Ok(paths.iter().map(|path| normalize_path(&here.join(path))).collect()),
         }
     }
 
@@ -138,6 +138,10 @@ impl TestArgs {
             Ok(tests) => tests,
             Err(problem) => return (file, vec![outcome("").with_problem(problem)]),
         };
+        let is_wanted = self.filter.as_ref().is_none_or(|it| file.label().contains(it.as_str()));
+        if tests.test_names().is_empty() && is_wanted {
+            return (file, vec![outcome("").with_problem(file.no_tests_problem())]);
+        }
         let mut outcomes = Vec::new();
         for name in tests.test_names() {
             let full = format!("{}::{name}", file.label());

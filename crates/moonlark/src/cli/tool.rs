@@ -12,8 +12,8 @@ use super::served_command::ServedCommand;
 use super::source_args::SourceArgs;
 use super::tool_test::ToolTestArgs;
 use super::{
-    CommandResult, GlobalArgs, cli_caller, display_path, eprint_line, eprint_problem, print_json,
-    print_line, template, wait_for_sources, working_dir,
+    CommandResult, GlobalArgs, cli_caller, display_path, eprint_line, eprint_problem, path_from,
+    print_json, print_line, template, wait_for_sources, working_dir,
 };
 use crate::config_file;
 use crate::project::Project;
@@ -51,9 +51,9 @@ fn init_tool(name: &str, starlark: bool, global: &GlobalArgs) -> CommandResult {
             .with_hint("use letters, digits, - and _")
             .into());
     }
-    let loaded = config_file::load_config(global.config.as_deref(), &working_dir()?, &|key| {
-        std::env::var(key).ok()
-    })?;
+    let here = working_dir()?;
+    let loaded =
+        config_file::load_config(global.config.as_deref(), &here, &|key| std::env::var(key).ok())?;
     let (dir, files) = if starlark {
         let test = (format!("{name}_test.star"), template::extension_test_script(name));
         let files = vec![(format!("{name}.star"), template::extension_script(name)), test];
@@ -64,11 +64,9 @@ fn init_tool(name: &str, starlark: bool, global: &GlobalArgs) -> CommandResult {
         (&loaded.config.tools.dir, files)
     };
     let dir = loaded.root.join(dir);
-    let label = |file: &str| {
-        let path = dir.join(file);
-        display_path(path.strip_prefix(&loaded.root).unwrap_or(&path))
-    };
-    let first = label(&files[0].0);
+    // As the next command in this folder takes it.
+    let label = |file: &str| display_path(&path_from(&here, &dir.join(file)));
+    let (first, test) = (label(&files[0].0), label(&files[1].0));
     std::fs::create_dir_all(&dir).map_err(|error| cannot_write_problem(&first, &error))?;
     // All or nothing.
     if let Some((file, _)) = files.iter().find(|(file, _)| dir.join(file).exists()) {
@@ -83,7 +81,10 @@ fn init_tool(name: &str, starlark: bool, global: &GlobalArgs) -> CommandResult {
     }
     if !global.quiet {
         eprint_line(format!("Try it: moonlark tool test {first} --param name=World"));
-        eprint_line("Test it: moonlark test");
+        // It looks for tests in the working directory and below.
+        let is_below = dir.starts_with(&here);
+        let test = if is_below { String::new() } else { format!(" {test}") };
+        eprint_line(format!("Test it: moonlark test{test}"));
     }
     Ok(())
 }
@@ -149,16 +150,18 @@ pub(crate) async fn list_tools(project: &Arc<Project>, global: &GlobalArgs) -> C
     let scripts = group(SourceKind::Script, 20);
     let extensions = group(SourceKind::Extension, 20);
     let upstreams = group(SourceKind::Upstream, 20);
+    let apis = group(SourceKind::Api, 20);
     let groups = [
         ("Lua tools:", &scripts),
         ("Starlark extensions:", &extensions),
         ("Tools of upstream servers:", &upstreams),
+        ("Tools of APIs:", &apis),
     ];
     for (title, lines) in groups.into_iter().filter(|(_, lines)| !lines.is_empty()) {
         print_line("");
         print_group(title, lines);
     }
-    if scripts.is_empty() && extensions.is_empty() && upstreams.is_empty() {
+    if groups.iter().all(|(_, lines)| lines.is_empty()) {
         print_line("");
         print_line("Lua tools: none yet; `moonlark tool init hello` writes one");
     }

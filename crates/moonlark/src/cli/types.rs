@@ -10,8 +10,8 @@ mod json_merge;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use moonlark_core::render::{luau, starlark};
 use moonlark_core::{Problem, SourceLocation};
+use moonlark_render::{luau, starlark};
 use serde_json::{Value as Json, json};
 
 use super::{

@@ -190,14 +190,11 @@ fn write_atomically(
     let mut builder = tempfile::Builder::new();
     builder.prefix(".moonlark-");
     // Nobody else's to read until it has the permissions that it should have.
-    #[cfg(unix)]
     if permissions.is_none() && !private {
         use std::os::unix::fs::PermissionsExt;
         // As any new file: less what the umask takes away.
         builder.permissions(Permissions::from_mode(0o666));
     }
-    #[cfg(not(unix))]
-    let _ = private;
     let mut aside = builder.tempfile_in(folder)?;
     aside.write_all(bytes)?;
     if let Some(permissions) = permissions {

@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use super::client_variables::needed_variables;
 use super::imported_server::{ImportedEntry, ImportedServer};
 use super::other_project::ProjectTable;
-use super::secret_detection::{self, SecretLocation, SecretVariableNames};
+use super::secret_detection::{self, SecretVariableNames};
 use super::server_table;
 use crate::config_file::EnvLookup;
 
@@ -42,6 +42,8 @@ pub(crate) enum ImportFate {
     Added {
         name: String,
         notes: Vec<String>,
+        /// What is left to do about it.
+        advice: Option<String>,
     },
     /// Is there under this name.
     There {
@@ -170,8 +172,8 @@ impl ImportPlanner<'_> {
         let mut written = read.clone();
         if !self.keep_secrets {
             let (names, secrets) = (&mut self.names, &mut self.secrets);
-            secret_detection::replace_secrets(&mut written, &mut |spot, value| {
-                let variable = names.choose_name(&name, spot, value);
+            secret_detection::replace_secrets(&mut written, &mut |key, value| {
+                let variable = names.choose_name(&name, key, value);
                 secrets.insert(variable.clone(), value.to_owned());
                 format!("${{{variable}}}")
             });
@@ -183,7 +185,7 @@ impl ImportPlanner<'_> {
             &server_table::server_table_text(&name, &redact_server(&written)),
         );
         self.added.push((name.clone(), read, written));
-        ImportFate::Added { name, notes }
+        ImportFate::Added { name, notes, advice: None }
     }
 
     /// A table goes in as it is, but for secrets, unless there is one of its name.
@@ -204,8 +206,7 @@ impl ImportPlanner<'_> {
             let (names, secrets) = (&mut self.names, &mut self.secrets);
             let owner = written.path.last().cloned().unwrap_or_default();
             replace_table_secrets(&mut written.values, &mut |key, value| {
-                let variable =
-                    names.choose_name(&owner, &SecretLocation { key, is_variable: false }, value);
+                let variable = names.choose_name(&owner, key, value);
                 secrets.insert(variable.clone(), value.to_owned());
                 format!("${{{variable}}}")
             });
@@ -213,9 +214,9 @@ impl ImportPlanner<'_> {
         }
         append_table(&mut self.behind, &server_table::project_table_text(&written));
         append_table(&mut self.behind_shown, &server_table::project_table_text(&shown));
-        let notes = written.notes.clone();
+        let (notes, advice) = (written.notes.clone(), written.advice.clone());
         self.added_tables.push(written);
-        ImportFate::Added { name, notes }
+        ImportFate::Added { name, notes, advice }
     }
 
     /// As it would be written, whatever the variables are called.

@@ -6,13 +6,15 @@
 //! that ours does not have are named. What has no counterpart is said with what takes
 //! its place.
 
-use std::path::{Component, Path, PathBuf};
+use std::net::IpAddr;
+use std::path::Path;
 
 use moonlark_core::{Problem, Result, SourceLocation};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
 use super::imported_server::{self, ClientFileOrigin, ImportedEntry};
+use crate::cli::normalize_path;
 
 /// What such a file has for us.
 #[derive(Default)]
@@ -31,6 +33,15 @@ pub(crate) struct ProjectTable {
     pub(crate) values: Table,
     /// What was not taken over of it, for people.
     pub(crate) notes: Vec<String>,
+    /// What is left to do about it, for people.
+    pub(crate) advice: Option<String>,
+}
+
+impl ProjectTable {
+    fn new(path: &[&str], values: Table) -> ProjectTable {
+        let path = path.iter().map(|key| (*key).to_owned()).collect();
+        ProjectTable { path, values, notes: Vec::new(), advice: None }
+    }
 }
 
 /// Read the file called `label` in `folder`, for a configuration in `root`.
@@ -99,9 +110,12 @@ impl OtherProjectReader<'_> {
                 project.tables.extend(self.read_tables(&["apis"], apis))
             }
             ("frozen_params", Value::Table(values)) if !values.is_empty() => {
-                let path = vec!["frozen_params".to_owned()];
-                project.tables.push(ProjectTable { path, values, notes: Vec::new() });
+                project.tables.push(ProjectTable::new(&["frozen_params"], values));
             }
+            ("execution", Value::Table(execution)) => {
+                project.tables.extend(read_execution(execution));
+            }
+            ("auth", Value::Table(auth)) => project.tables.extend(read_auth(auth)),
             ("server", Value::Table(server)) => self.read_server(&server, project),
             (section, _) => {
                 project.left_out.push((section.to_owned(), replacement_hint(section).to_owned()));
@@ -150,8 +164,16 @@ impl OtherProjectReader<'_> {
             ("host".to_owned(), Value::String(host.to_owned())),
             ("port".to_owned(), Value::Integer(port.into())),
         ]);
-        let path = vec!["server".to_owned()];
-        project.tables.push(ProjectTable { path, values, notes: Vec::new() });
+        let mut table = ProjectTable::new(&["server"], values);
+        let is_loopback = host.eq_ignore_ascii_case("localhost")
+            || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        if !is_loopback {
+            table.advice = Some(format!(
+                "serving on {host}, beyond loopback, needs authentication: `moonlark token add \
+                 NAME`, or server.auth.issuer"
+            ));
+        }
+        project.tables.push(table);
     }
 
     fn read_tables(&self, section: &[&str], tables: Table) -> Vec<ProjectTable> {
@@ -160,7 +182,7 @@ impl OtherProjectReader<'_> {
             let mut path: Vec<String> = section.iter().map(|part| (*part).to_owned()).collect();
             path.push(name);
             let (values, notes) = self.translate_values(section, values);
-            Some(ProjectTable { path, values, notes })
+            Some(ProjectTable { path, values, notes, advice: None })
         };
         tables.into_iter().filter_map(table).collect()
     }
@@ -207,17 +229,49 @@ impl OtherProjectReader<'_> {
     }
 }
 
-/// Without `.` and `..`.
-fn normalize_path(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(plain.pop()),
-            part => plain.push(part),
-        }
+/// `[execution]` of ToolScript as our `[limits]`.
+fn read_execution(execution: Table) -> Option<ProjectTable> {
+    let mut table = ProjectTable::new(&["limits"], Table::new());
+    for (key, value) in execution {
+        let (ours, value) = match (key.as_str(), value) {
+            ("timeout_seconds", value @ (Value::Integer(_) | Value::Float(_))) => {
+                ("timeout", value)
+            }
+            ("memory_limit_mb", Value::Integer(size)) => {
+                ("memory", Value::String(format!("{size}MB")))
+            }
+            ("max_api_calls", value @ Value::Integer(_)) => ("calls", value),
+            ("max_output_bytes", value @ Value::Integer(_)) => ("result", value),
+            _ => {
+                table.notes.push(key);
+                continue;
+            }
+        };
+        table.values.insert(ours.to_owned(), value);
     }
-    plain
+    (!table.values.is_empty()).then_some(table)
+}
+
+/// `[auth]` of ToolScript as our `[server.auth]`.
+fn read_auth(auth: Table) -> Option<ProjectTable> {
+    let mut table = ProjectTable::new(&["server", "auth"], Table::new());
+    for (key, value) in auth {
+        let (ours, value) = match (key.as_str(), value) {
+            ("authority", value @ Value::String(_)) => ("issuer", value),
+            ("audience", value @ Value::String(_)) => ("audience", Value::Array(vec![value])),
+            ("audience", value @ Value::Array(_)) => ("audience", value),
+            _ => {
+                table.notes.push(key);
+                continue;
+            }
+        };
+        table.values.insert(ours.to_owned(), value);
+    }
+    if table.values.contains_key("issuer") && !table.values.contains_key("audience") {
+        let advice = "an issuer needs audience: add what its tokens are for";
+        table.advice = Some(advice.to_owned());
+    }
+    (!table.values.is_empty()).then_some(table)
 }
 
 /// What there is here in place of a section.
@@ -243,7 +297,8 @@ mod tests {
         let tables = read.tables.iter().map(|table| {
             let values = table.values.to_string().trim().replace('\n', "; ");
             let notes: String = table.notes.iter().map(|it| format!(" without {it}")).collect();
-            format!("[{}] {values}{notes}", table.path.join("."))
+            let advice = table.advice.iter().map(|it| format!(" ({it})")).collect::<String>();
+            format!("[{}] {values}{notes}{advice}", table.path.join("."))
         });
         let servers = read.servers.iter().map(|it| format!("server {}", it.name));
         let left = read.left_out.iter().map(|(section, _)| format!("left {section}"));
@@ -291,7 +346,7 @@ jira_url = "https://mycompany.atlassian.net"
                 r#"[connectors.filesystem.filesystem] exclude = []; include = ["**/*.md"]; root = "old/docs""#,
                 r#"[connectors.git.platform] branch = "main"; url = "https://github.com/acme/platform.git" without shallow"#,
                 r#"[connectors.script.jira] api_token = "${JIRA_API_TOKEN}"; path = "old/connectors/jira.lua"; timeout = 600"#,
-                r#"[server] host = "0.0.0.0"; port = 8000"#,
+                r#"[server] host = "0.0.0.0"; port = 8000 (serving on 0.0.0.0, beyond loopback, needs authentication: `moonlark token add NAME`, or server.auth.issuer)"#,
                 r#"[tools.script.create_jira_ticket] jira_url = "https://mycompany.atlassian.net"; path = "old/tools/create-jira-ticket.lua"; timeout = 30"#,
                 "left agents.inline",
                 "left connectors.s3",
@@ -321,10 +376,21 @@ colour = "blue"
 tenant = "acme"
 [frozen_params]
 region = "eu"
+[execution]
+timeout_seconds = 20
+memory_limit_mb = 128
+max_api_calls = 50
+max_output_bytes = 1048576
+colour = "blue"
+[auth]
+authority = "https://login.example.com"
+audience = "https://tools.example.com"
 "#
             ),
             [
                 r#"[apis.petstore] auth_env = "PETSTORE_KEY"; spec = "old/petstore.yaml"; ; [frozen_params]; tenant = "acme" without colour"#,
+                r#"[server.auth] audience = ["https://tools.example.com"]; issuer = "https://login.example.com""#,
+                r#"[limits] calls = 50; memory = "128MB"; result = 1048576; timeout = 20 without colour"#,
                 r#"[frozen_params] region = "eu""#,
                 "server filesystem",
                 "server legacy",

@@ -10,38 +10,27 @@ use super::client_variables::to_variable_name;
 use super::imported_server::ImportedServer;
 use crate::config_file::EnvLookup;
 
-/// What stands in the place of a secret: from where it is (`GITHUB_TOKEN`) and
-/// what it is.
-pub(crate) type SecretReplacer<'a> = &'a mut dyn FnMut(&SecretLocation<'_>, &str) -> String;
-
-/// Where a secret was found.
-pub(crate) struct SecretLocation<'a> {
-    /// The variable, header, option or part of an address that holds it.
-    pub(crate) key: &'a str,
-    /// The key is the name of a variable already.
-    pub(crate) is_variable: bool,
-}
+/// What stands in the place of a secret: from where it is (the variable, header, option or
+/// part of an address that holds it, such as `GITHUB_TOKEN`) and what it is.
+pub(crate) type SecretReplacer<'a> = &'a mut dyn FnMut(&str, &str) -> String;
 
 /// Replace every secret of a server.
 pub(crate) fn replace_secrets(server: &mut ImportedServer, stand_in: SecretReplacer<'_>) {
     for (key, value) in &mut server.env {
-        let spot = SecretLocation { key, is_variable: true };
-        replace_parts(value, secret_parts(key, value), &spot, stand_in);
+        replace_parts(value, secret_parts(key, value), key, stand_in);
     }
     for (key, value) in &mut server.headers {
-        let spot = SecretLocation { key, is_variable: false };
-        replace_parts(value, secret_parts(key, value), &spot, stand_in);
+        replace_parts(value, secret_parts(key, value), key, stand_in);
     }
     if let Some(url) = &mut server.url {
         let parts = secret_parts("", url);
-        replace_parts(url, parts, &SecretLocation { key: "url", is_variable: false }, stand_in);
+        replace_parts(url, parts, "url", stand_in);
     }
     let mut option = String::new();
     for arg in &mut server.args {
         let (key, parts) = secret_argument_parts(&option, arg);
-        let spot = SecretLocation { key: &key, is_variable: false };
         option = if arg.starts_with('-') { arg.clone() } else { String::new() };
-        replace_parts(arg, parts, &spot, stand_in);
+        replace_parts(arg, parts, &key, stand_in);
     }
 }
 
@@ -63,12 +52,6 @@ pub(crate) struct SecretVariableNames<'a> {
     env: EnvLookup<'a>,
 }
 
-/// Words that are in the names of anybody's secrets.
-const GENERIC_NAME_WORDS: [&str; 16] = [
-    "ACCESS", "API", "APIKEY", "APP", "AUTH", "BEARER", "CLIENT", "DATABASE", "DB", "KEY",
-    "PASSWORD", "PRIVATE", "SECRET", "TOKEN", "URL", "USER",
-];
-
 impl<'a> SecretVariableNames<'a> {
     /// `reserved` are in use for something else.
     pub(crate) fn new<'r>(
@@ -78,24 +61,13 @@ impl<'a> SecretVariableNames<'a> {
         SecretVariableNames { taken: reserved.map(|name| (name.to_owned(), None)).collect(), env }
     }
 
-    pub(crate) fn choose_name(
-        &mut self,
-        server: &str,
-        spot: &SecretLocation<'_>,
-        value: &str,
-    ) -> String {
-        let own = to_variable_name(&[spot.key]);
-        let prefix = format!("{}_", to_variable_name(&[server]));
-        let full = if own.starts_with(&prefix) {
-            own.clone()
-        } else {
-            to_variable_name(&[server, spot.key])
-        };
-        // `API_KEY` says nothing in an environment that all share.
-        let says_what = own.split('_').any(|word| !GENERIC_NAME_WORDS.contains(&word));
-        let first = if spot.is_variable && says_what { own } else { full.clone() };
+    /// Always with the server's name before it. The environment comes before the file of
+    /// secrets: under a name that programs look for (`GITHUB_TOKEN`), a shell that has one of
+    /// its own would silently replace the value.
+    pub(crate) fn choose_name(&mut self, server: &str, key: &str, value: &str) -> String {
+        let full = to_variable_name(&[server, key]);
         let more = (2..).map(|number| format!("{full}_{number}"));
-        let mut names = [first, full.clone()].into_iter().chain(more);
+        let mut names = std::iter::once(full.clone()).chain(more);
         let name = names.find(|name| self.is_free(name, value)).unwrap_or(full);
         self.taken.insert(name.clone(), Some(value.to_owned()));
         name
@@ -113,12 +85,12 @@ impl<'a> SecretVariableNames<'a> {
 fn replace_parts(
     text: &mut String,
     parts: Vec<Range<usize>>,
-    spot: &SecretLocation<'_>,
+    key: &str,
     stand_in: SecretReplacer<'_>,
 ) {
     for part in parts.into_iter().rev() {
         // The value itself, not as our file would escape it.
-        let new = stand_in(spot, &text[part.clone()].replace("$${", "${"));
+        let new = stand_in(key, &text[part.clone()].replace("$${", "${"));
         text.replace_range(part, &new);
     }
 }
@@ -300,7 +272,7 @@ mod tests {
 
     fn hidden(server: &ImportedServer) -> ImportedServer {
         let mut server = server.clone();
-        replace_secrets(&mut server, &mut |spot, _| format!("<{}>", spot.key));
+        replace_secrets(&mut server, &mut |key, _| format!("<{key}>"));
         server
     }
 
@@ -399,18 +371,28 @@ mod tests {
     #[test]
     fn a_variable_never_stands_for_two_values() {
         let env = |name: &str| (name == "NOTION_API_TOKEN").then(|| "other".to_owned());
-        let mut names = SecretVariableNames::new(["SENTRY_AUTH_TOKEN"].into_iter(), &env);
-        let mut choose = |server: &str, key: &str, is_variable, value: &str| {
-            names.choose_name(server, &SecretLocation { key, is_variable }, value)
-        };
-        assert_eq!(choose("github", "GITHUB_ACCESS_TOKEN", true, "a"), "GITHUB_ACCESS_TOKEN");
-        assert_eq!(choose("other", "GITHUB_ACCESS_TOKEN", true, "a"), "GITHUB_ACCESS_TOKEN");
-        assert_eq!(choose("fork", "GITHUB_ACCESS_TOKEN", true, "b"), "FORK_GITHUB_ACCESS_TOKEN");
-        assert_eq!(choose("brave", "API_KEY", true, "c"), "BRAVE_API_KEY");
-        assert_eq!(choose("brave", "API_KEY", true, "d"), "BRAVE_API_KEY_2");
-        assert_eq!(choose("web", "Authorization", false, "e"), "WEB_AUTHORIZATION");
+        let reserved = ["X_SENTRY_AUTH_TOKEN"].into_iter();
+        let mut names = SecretVariableNames::new(reserved, &env);
+        let mut choose =
+            |server: &str, key: &str, value: &str| names.choose_name(server, key, value);
+        assert_eq!(choose("brave", "API_KEY", "c"), "BRAVE_API_KEY");
+        assert_eq!(choose("brave", "API_KEY", "c"), "BRAVE_API_KEY");
+        assert_eq!(choose("brave", "API_KEY", "d"), "BRAVE_API_KEY_2");
+        assert_eq!(choose("web", "Authorization", "e"), "WEB_AUTHORIZATION");
         // In use for something else, or set to something else.
-        assert_eq!(choose("x", "SENTRY_AUTH_TOKEN", true, "f"), "X_SENTRY_AUTH_TOKEN");
-        assert_eq!(choose("notion", "NOTION_API_TOKEN", true, "g"), "NOTION_API_TOKEN_2");
+        assert_eq!(choose("x", "SENTRY_AUTH_TOKEN", "f"), "X_SENTRY_AUTH_TOKEN_2");
+        assert_eq!(choose("notion", "API_TOKEN", "g"), "NOTION_API_TOKEN_2");
+    }
+
+    #[test]
+    fn no_variable_has_a_name_that_a_shell_may_set_for_other_programs() {
+        let mut names = SecretVariableNames::new([].into_iter(), &|_| None);
+        for (server, key, expected) in [
+            ("github", "GITHUB_TOKEN", "GITHUB_GITHUB_TOKEN"),
+            ("gh", "GITHUB_TOKEN", "GH_GITHUB_TOKEN"),
+            ("openai", "OPENAI_API_KEY", "OPENAI_OPENAI_API_KEY"),
+        ] {
+            assert_eq!(names.choose_name(server, key, "x"), expected);
+        }
     }
 }

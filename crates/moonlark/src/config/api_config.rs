@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::source_tool_config::{find_tool_faults, fixed_arguments, source_name_fault};
+use super::source_tool_config::{fixed_arguments, source_name_fault};
 use super::{ConfigSecret, RedactedString, SourceToolConfig, TimeoutSeconds};
 
 /// The API `NAME`: every operation of its document is a tool.
@@ -148,11 +148,14 @@ pub enum ApiSchemeAuth {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct ApiClientCredentials {
+    /// What the provider knows this client by.
     pub client_id: String,
+    /// The client's secret.
     pub client_secret: RedactedString,
     /// Where tokens are given out, if not where the document says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
+    /// The scopes that a token is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
 }
@@ -219,7 +222,6 @@ impl ApiConfig {
     pub fn find_faults(&self, name: &str) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         faults.extend(source_name_fault(name).map(|fault| ("", fault)));
-        faults.extend(find_tool_faults(&self.tools));
         let wrong = self.auth_hosts.iter().filter_map(|it| it.parse::<AuthHost>().err());
         faults.extend(wrong.map(|message| ("auth_hosts", message)));
         if self.spec.is_empty() {

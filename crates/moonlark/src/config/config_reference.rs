@@ -23,9 +23,13 @@ fn render_page(schema: &Value) -> String {
 /// A section for `table` when it has keys, then those of the tables in it.
 fn write_sections(page: &mut String, schema: &Value, table: &str) {
     let properties = || schema["properties"].as_object().into_iter().flatten();
-    let keys: Vec<_> = properties().filter(|(_, key)| !is_table(key)).collect();
+    // At the top level, a table of any values is written as a table of its own.
+    let is_top_level_map = |key: &Value| table.is_empty() && is_map(key);
+    let keys: Vec<_> =
+        properties().filter(|(_, key)| !is_table(key) && !is_top_level_map(key)).collect();
     // What takes a word or a table is both a key and a table.
-    let tables: Vec<_> = properties().filter(|(_, key)| is_table(key) || has_tables(key)).collect();
+    let has_section = |key: &Value| is_table(key) || has_tables(key) || is_top_level_map(key);
+    let tables: Vec<_> = properties().filter(|(_, key)| has_section(key)).collect();
     if !keys.is_empty() {
         let _ = write!(page, "\n## `[{table}]`\n\n{}\n\n", schema_description(schema));
         page.push_str("| key | type | default | description |\n|---|---|---|---|\n");
@@ -34,6 +38,10 @@ fn write_sections(page: &mut String, schema: &Value, table: &str) {
         write_key_row(page, name, key, is_required(schema, name));
     }
     for (name, inner) in tables {
+        if is_top_level_map(inner) {
+            write_map_section(page, name, inner);
+            continue;
+        }
         let path = if table.is_empty() { name.clone() } else { format!("{table}.{name}") };
         match (&inner["additionalProperties"], &inner["items"]) {
             (named @ Value::Object(_), _) => write_sections(page, named, &format!("{path}.NAME")),
@@ -44,14 +52,30 @@ fn write_sections(page: &mut String, schema: &Value, table: &str) {
     }
 }
 
-/// Whether it has keys that are known, so that it gets a section.
+/// A table whose keys are anybody's.
+fn write_map_section(page: &mut String, name: &str, map: &Value) {
+    let kind = key_type_name(&map["additionalProperties"]);
+    let _ = write!(page, "\n## `[{name}]`\n\n{}\n\n", schema_description(map));
+    let _ = write!(page, "| key | type |\n|---|---|\n| `NAME` | {kind} |\n");
+}
+
+/// Whether it has keys that are known, or tables with such keys, so that it gets a section.
 fn is_table(key: &Value) -> bool {
-    key["type"] == "object" && key_type_name(&key["additionalProperties"]) != "string"
+    key["type"] == "object" && !is_map(key)
+}
+
+/// Whether it takes any key, each with a value: `arguments = { owner = "me" }`.
+fn is_map(key: &Value) -> bool {
+    key["type"] == "object"
+        && key["properties"].is_null()
+        && !key["additionalProperties"].is_null()
+        && key["additionalProperties"]["type"] != "object"
 }
 
 /// Whether it is, among other things, a table or a list of them.
 fn has_tables(key: &Value) -> bool {
-    !key["properties"].is_null() || !key["items"]["properties"].is_null()
+    let named = &key["additionalProperties"]["properties"];
+    !key["properties"].is_null() || !key["items"]["properties"].is_null() || !named.is_null()
 }
 
 fn write_key_row(page: &mut String, name: &str, key: &Value, required: bool) {
@@ -78,6 +102,7 @@ fn key_type_name(key: &Value) -> String {
     }
     match key["type"].as_str() {
         Some("object") if !key["properties"].is_null() => "table".to_owned(),
+        Some("object") if key["additionalProperties"]["type"].is_null() => "table".to_owned(),
         Some("object") => format!("table of {}s", key_type_name(&key["additionalProperties"])),
         Some("array") => format!("array of {}s", key_type_name(&key["items"])),
         Some(name) => name.to_owned(),
@@ -112,6 +137,11 @@ mod tests {
                         "names": {"type": "array", "items": {"type": "string"}, "default": []},
                     },
                 },
+                "frozen": {
+                    "type": "object",
+                    "description": "Always the same.",
+                    "additionalProperties": true,
+                },
                 "tools": {"type": "object", "properties": {"script": {
                     "type": "object",
                     "additionalProperties": {
@@ -122,6 +152,8 @@ mod tests {
                             "path": {"type": "string", "description": "The file."},
                             "size": {"type": ["integer", "string"], "format": "size"},
                             "wait": {"type": ["number", "string"], "format": "time"},
+                            "arguments": {"type": "object", "additionalProperties": true},
+                            "env": {"type": "object", "additionalProperties": {"type": "string"}},
                             "parts": {
                                 "type": "array",
                                 "description": "All of them.",
@@ -154,6 +186,14 @@ The server.
 | `host` | string | `\"a\\|b\"` | One line \\| two. |
 | `names` | array of strings | `[]` |  |
 
+## `[frozen]`
+
+Always the same.
+
+| key | type |
+|---|---|
+| `NAME` | any |
+
 ## `[tools.script.NAME]`
 
 A script.
@@ -163,6 +203,8 @@ A script.
 | `path` | string | required | The file. |
 | `size` | size | none |  |
 | `wait` | time | none |  |
+| `arguments` | table | none |  |
+| `env` | table of strings | none |  |
 | `parts` | array of tables | none | All of them. |
 
 ## `[[tools.script.NAME.parts]]`
@@ -182,5 +224,29 @@ One.
             assert!(!line.ends_with("|  |"), "no doc comment: {line}");
         }
         assert!(!render_config_reference().contains("`\n\n\n"), "a table without a doc comment");
+    }
+
+    #[test]
+    fn every_key_of_the_schema_is_on_the_page() {
+        fn collect_keys(schema: &Value, keys: &mut Vec<String>) {
+            for (name, key) in schema["properties"].as_object().into_iter().flatten() {
+                keys.push(name.clone());
+                collect_keys(key, keys);
+            }
+            for inner in ["additionalProperties", "items"].iter().filter_map(|it| schema.get(it)) {
+                collect_keys(inner, keys);
+            }
+        }
+        let (page, mut keys) = (render_config_reference(), Vec::new());
+        collect_keys(&config_json_schema(), &mut keys);
+        for key in keys {
+            let headings = [format!("| `{key}` |"), format!("[{key}"), format!(".{key}")];
+            assert!(headings.iter().any(|it| page.contains(it)), "{key} is not on the page");
+        }
+        for table in ["mcp_servers", "apis"] {
+            let section = page.split(&format!("## `[{table}.NAME.tools.NAME]`")).nth(1).unwrap();
+            let section = section.split("## ").next().unwrap();
+            assert!(section.contains("| `arguments` | table |"), "{section}");
+        }
     }
 }

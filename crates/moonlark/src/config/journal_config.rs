@@ -21,7 +21,7 @@ pub struct JournalConfig {
     /// How long entries are kept.
     #[schemars(example = &"90d")]
     pub keep: HumanDuration,
-    /// What they may take on disk; the oldest go first.
+    /// What they may take on disk. Whoever has most on record makes room, with its oldest first.
     #[schemars(example = &"10GB")]
     pub size: ByteSize,
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use url::Url;
 
-use super::source_tool_config::{find_tool_faults, source_name_fault};
+use super::source_tool_config::source_name_fault;
 use super::{ConfigSecret, SourceToolConfig, TimeoutSeconds};
 
 /// The upstream MCP server `NAME`: either a command to start, or the address of
@@ -175,7 +175,6 @@ impl McpServerConfig {
     pub fn find_faults(&self, name: &str) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         faults.extend(source_name_fault(name).map(|fault| ("", fault)));
-        faults.extend(find_tool_faults(&self.tools));
         for (key, patterns) in [("include", &self.include), ("exclude", &self.exclude)] {
             let wrong = patterns.iter().filter_map(|it| it.parse::<ToolPattern>().err());
             faults.extend(wrong.map(|message| (key, message)));

@@ -90,28 +90,38 @@ pub(crate) fn fixed_arguments(tools: &BTreeMap<String, SourceToolConfig>) -> Val
     Value::Object(each.collect())
 }
 
-/// What no schema says. The key below the source, and what is wrong.
+/// A fault of `tools.TOOL` that no schema says.
+pub(crate) struct SourceToolFault<'a> {
+    pub(crate) tool: &'a str,
+    /// The key of its table.
+    pub(crate) key: &'static str,
+    pub(crate) message: String,
+    pub(crate) hint: &'static str,
+}
+
 pub(crate) fn find_tool_faults(
     tools: &BTreeMap<String, SourceToolConfig>,
-) -> Vec<(&'static str, String)> {
+) -> Vec<SourceToolFault<'_>> {
     let mut faults = Vec::new();
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: BTreeMap<&str, &str> = BTreeMap::new();
     for (tool, it) in tools {
+        let mut report = |key: &'static str, message: &str, hint: &'static str| {
+            faults.push(SourceToolFault { tool, key, message: message.to_owned(), hint });
+        };
         if it.effects.read_only == Some(true) && it.effects.destructive == Some(true) {
-            faults.push(("tools", format!("{tool} cannot be read_only and destructive")));
+            let message = "a tool cannot be both read_only and destructive";
+            report("effects", message, "remove one of the two");
         }
         if let Some(name) = it.name.as_deref() {
             let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
             if name.len() > 64 || !name.chars().all(plain) {
-                faults.push((
-                    "tools",
-                    format!("the name of {tool} may have letters, digits, -, _ and ., and at most 64 of them"),
-                ));
+                let message = "a name may have letters, digits, -, _ and ., and at most 64 of them";
+                report("name", message, "write a name such as \"read_file\"");
             }
-            if names.contains(&name) {
-                faults.push(("tools", format!("two tools are named {name}")));
+            if let Some(other) = names.insert(name, tool) {
+                let message = format!("{other} has the name {name:?} already");
+                report("name", &message, "give one of them another name");
             }
-            names.push(name);
         }
     }
     faults
@@ -146,10 +156,14 @@ mod tests {
     fn effects_that_contradict_each_other_and_names_given_twice_are_faults() {
         let tools =
             |toml: &str| toml::from_str::<BTreeMap<String, SourceToolConfig>>(toml).unwrap();
-        let faults = |toml: &str| find_tool_faults(&tools(toml)).len();
-        assert_eq!(faults("[a]\nname = 'x'\neffects = { read_only = true }"), 0);
-        assert_eq!(faults("[a]\neffects = { read_only = true, destructive = true }"), 1);
-        assert_eq!(faults("[a]\nname = 'x'\n[b]\nname = 'x'"), 1);
-        assert_eq!(faults("[a]\nname = 'x y'"), 1);
+        let faults = |toml: &str| {
+            let tools = tools(toml);
+            let faults = find_tool_faults(&tools).into_iter();
+            faults.map(|it| format!("{}.{}", it.tool, it.key)).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(faults("[a]\nname = 'x'\neffects = { read_only = true }"), "");
+        assert_eq!(faults("[a]\neffects = { read_only = true, destructive = true }"), "a.effects");
+        assert_eq!(faults("[a]\nname = 'x'\n[b]\nname = 'x'"), "b.name");
+        assert_eq!(faults("[a]\nname = 'x y'"), "a.name");
     }
 }

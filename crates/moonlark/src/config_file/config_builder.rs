@@ -18,7 +18,7 @@ use super::fault_hints::fault_hint;
 use super::key_path::ConfigKeyPath;
 use super::value_sources::ValueSources;
 use crate::config::{
-    ConfigSecret, McpServerConfig, ProjectConfig, RedactedString, fixed_arguments,
+    ConfigSecret, McpServerConfig, ProjectConfig, RedactedString, find_tool_faults, fixed_arguments,
 };
 use crate::env_text::parse_env_text;
 
@@ -70,6 +70,7 @@ pub(super) fn build_config(
 }
 
 /// Put a source out of order: it stays in the configuration, and says why it is not used.
+/// All that it misses is one Problem, so that whoever calls it learns of all at once.
 pub(super) fn record_outage(config: &mut ProjectConfig, source: &ConfigKeyPath, problem: Problem) {
     let names: Vec<&str> = source.key_names().collect();
     let outage = match names.as_slice() {
@@ -92,9 +93,21 @@ pub(super) fn record_outage(config: &mut ProjectConfig, source: &ConfigKeyPath, 
         ["apis", name] => config.apis.get_mut(*name).map(|it| &mut it.outage),
         _ => None,
     };
-    if let Some(outage) = outage {
-        outage.push(problem);
+    match outage.map(|outage| (outage.pop(), outage)) {
+        Some((Some(first), outage)) => outage.push(merge_outages(first, problem)),
+        Some((None, outage)) => outage.push(problem),
+        None => {}
     }
+}
+
+fn merge_outages(first: Problem, second: Problem) -> Problem {
+    let message = format!("{}; {}", first.message, second.message);
+    let hint = match (&first.hint, second.hint) {
+        (Some(one), Some(other)) if *one != other => Some(format!("{one}; {other}")),
+        (Some(one), _) => Some(one.clone()),
+        (None, other) => other,
+    };
+    first.with_message(message).with_optional_hint(hint)
 }
 
 /// Of what says where a server is and how it is started, not every variable is a secret:
@@ -214,6 +227,15 @@ fn find_config_faults(config: &ProjectConfig) -> Vec<(ConfigKeyPath, ConfigFault
         faults.extend(found.into_iter().map(|(key, message)| {
             let key = if key.is_empty() { table.clone() } else { table.with_key(key) };
             (key, message.into())
+        }));
+    }
+    let servers = config.mcp_servers.iter().map(|(name, it)| ("mcp_servers", name, &it.tools));
+    let apis = config.apis.iter().map(|(name, it)| ("apis", name, &it.tools));
+    for (table, name, tools) in servers.chain(apis) {
+        faults.extend(find_tool_faults(tools).into_iter().map(|fault| {
+            let key = ConfigKeyPath::from_keys([table, name, "tools", fault.tool, fault.key]);
+            let hint = Some(fault.hint.to_owned());
+            (key, ConfigFault { message: fault.message, hint, follows_key: false })
         }));
     }
     let single = [

@@ -88,6 +88,8 @@ impl KnowledgeBase {
             Err(problem) if problem.code == ProblemCode::Unavailable => {
                 tracing::info!("sync {}: {}", source.name, problem.message);
             }
+            // It was logged when the source was loaded.
+            Err(problem) if source.problem.as_ref() == Some(&problem) => {}
             Err(problem) => tracing::warn!("sync {}: {problem}", source.name),
         }
     }

@@ -166,8 +166,13 @@ async fn pump_messages(
             },
             answer = answers.recv() => match answer {
                 Some(answer) => {
-                    forward_answer(answer, output, memory).await?;
-                    client.presence.note_output();
+                    if let ServerMessageRoute::ForClient(message) =
+                        memory.track_server_message(answer)
+                    {
+                        // Before the client can have read it, and sent the next.
+                        client.presence.note_output();
+                        write_message(output, &message).await?;
+                    }
                 }
                 None if client_is_there => return Ok(BridgeEnd::Server),
                 None => return Ok(BridgeEnd::Client),

@@ -9,6 +9,7 @@ use moonlark_core::schema::Schema;
 use moonlark_core::source_resources::{ResourceWatcher, SourceResources};
 use moonlark_core::tool::{CallEffects, CallScope, Source, SourceKind, ToolBody, ToolListing};
 use moonlark_core::value::{Object, shorten_text};
+use moonlark_core::visible_text::visible_in_line;
 use moonlark_core::{Call, Problem, Result, SourceLocation, Tool, Value};
 use moonlark_luau::{PromptHeader, PromptScript};
 
@@ -218,6 +219,11 @@ fn read_prompt_result(
             )));
         }
     };
+    let unknown = tools.iter().filter(|name| is_unknown_tool(name, call));
+    for name in unknown {
+        let (prompt, name) = (visible_in_line(call.tool()), visible_in_line(name));
+        tracing::warn!("{prompt} names the tool {name}, which does not exist");
+    }
     let tools: Vec<String> = tools.into_iter().map(|name| listed_tool_name(&name, call)).collect();
     let mut first = match take("system") {
         Value::Null => String::new(),
@@ -312,9 +318,17 @@ fn text_block(text: String) -> Value {
     Value::from_fields([("type", "text".into()), ("text", text.into())])
 }
 
-/// A tool by the name that the caller sees, where it is listed under another.
+/// A tool by the name that the caller sees, whichever of its names it was given by.
 fn listed_tool_name(name: &str, call: &Call) -> String {
     let catalog = call.catalog();
-    let listed = catalog.listed_tools().iter().find(|(_, tool)| tool.name == name);
-    listed.map_or_else(|| name.to_owned(), |(shown, _)| shown.to_string())
+    let Ok(tool) = catalog.find_tool_for_agents(name) else { return name.to_owned() };
+    let listed = catalog.listed_tools().iter().find(|(_, other)| Arc::ptr_eq(other, tool));
+    listed.map_or_else(|| tool.name.clone(), |(shown, _)| shown.clone())
+}
+
+/// Whether no tool has the name, and none that is yet to come may have it.
+fn is_unknown_tool(name: &str, call: &Call) -> bool {
+    let catalog = call.catalog();
+    let is_complete = !catalog.is_loading() && catalog.connecting_sources().is_empty();
+    is_complete && catalog.find_tool_for_agents(name).is_err()
 }

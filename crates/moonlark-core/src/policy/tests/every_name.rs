@@ -123,3 +123,36 @@ fn what_only_permits_is_for_the_tool_that_has_the_name() {
     let names = unambiguous_names(&catalog, catalog.find_tool("bank.transfer").unwrap());
     assert!(names.contains(&"bank.pay".to_owned()), "{names:?}");
 }
+
+#[test]
+fn a_source_that_connects_is_awaited_where_one_of_its_tools_may_be_allowed() {
+    let is_awaited = |rules: &[RuleTerms]| {
+        let connecting = ConnectingSource {
+            source: "git-hub".to_owned(),
+            kind: SourceKind::Upstream,
+            prefix: "git-hub__".to_owned(),
+            expose: ToolExposure::Direct,
+            is_remembered: false,
+        };
+        let catalog = Catalog::new(Arc::default(), Vec::new(), &[], Vec::new())
+            .with_source_resources(Vec::new(), vec![connecting]);
+        let gateway = Gateway::new(catalog, 10);
+        gateway.set_policy(policy(rules.to_vec()));
+        gateway.catalog_for(&nobody()).awaits_sources()
+    };
+    let all_but = |except: &[&str]| RuleTerms { except: list(except), ..deny(&[]) };
+    let allow = |tools: &[&str]| RuleTerms { tools: list(tools), ..RuleTerms::default() };
+    // As a token limited to some tools has it.
+    for named in ["git-hub.list", "git_hub.list", "git-hub__list", "git*", "*.list", "*"] {
+        assert!(is_awaited(&[all_but(&[named])]), "{named}");
+        assert!(is_awaited(&[allow(&[named]), deny(&["git-hub.*"])]), "{named}");
+    }
+    for named in ["report", "git-hubs.list", "jira.*"] {
+        assert!(!is_awaited(&[all_but(&[named])]), "{named}");
+        assert!(!is_awaited(&[allow(&[named]), deny(&["git-hub.*"])]), "{named}");
+    }
+    // What one rule exempts, another may deny; what comes too late allows nothing.
+    assert!(!is_awaited(&[all_but(&["git-hub.list"]), deny(&["git-hub.*"])]));
+    assert!(!is_awaited(&[deny(&["git-hub.*"]), allow(&["git-hub.list"])]));
+    assert!(is_awaited(&[deny(&["git-hub.delete"])]));
+}

@@ -70,16 +70,12 @@ fn run_reader(limits: Vec<u64>) -> ! {
 }
 
 /// Private memory, as the kernel counts it, and no core file.
-#[cfg(unix)]
 fn limit_memory(memory: u64) {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = |most| Rlimit { current: Some(most), maximum: Some(most) };
     let _ = setrlimit(Resource::Data, limit(memory));
     let _ = setrlimit(Resource::Core, limit(0));
 }
-
-#[cfg(not(unix))]
-fn bound(_memory: u64) {}
 
 pub(super) fn read_in_child(
     program: &Path,
@@ -133,7 +129,6 @@ fn exit_problem(ending: ExitStatus, limits: &ExtractLimits) -> Problem {
             format!("the PDF takes longer than {spent} to read"),
         );
     }
-    #[cfg(unix)]
     if std::os::unix::process::ExitStatusExt::signal(&ending) == Some(libc::SIGABRT) {
         let most = format_size(limits.memory);
         return Problem::limit_exceeded(format!(

@@ -122,3 +122,30 @@ async fn a_script_may_ask_for_time_up_to_the_ceiling() {
         Err("error[timeout]: the script timed out after 0.05 seconds\nhint: it was waiting for slow.hang; do less in one script, or ask for a longer timeout, of up to 20 seconds".to_owned())
     );
 }
+
+#[tokio::test]
+async fn a_script_that_has_all_the_time_there_is_is_told_who_can_give_more() {
+    let mut world = World::new();
+    world.limits.timeout = Duration::from_millis(50);
+    for script in ["return sdk.slow.hang()", "while true do end"] {
+        let problem = world.execute(script).await.unwrap_err();
+        let waited = if script.contains("hang") { "it was waiting for slow.hang; " } else { "" };
+        let expected = format!(
+            "error[timeout]: the script timed out after 0.05 seconds\nhint: {waited}do less in one script, or have execute.max_timeout raised in moonlark.toml"
+        );
+        assert_eq!(problem.to_string(), expected, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn the_listed_schema_asks_for_a_script_and_says_what_it_is() {
+    let gateway = World::new().gateway();
+    let call = gateway.open_call(Caller::new("cli"), None).unwrap();
+    let tool = call.catalog().find_tool("execute").unwrap();
+    let listed = tool.definition.as_ref().unwrap();
+    let schema = listed.get("inputSchema").unwrap();
+    assert_eq!(schema.get("required"), Some(&Value::Array(vec!["script".into()])));
+    let script = schema.get("properties").and_then(|it| it.get("script")).unwrap();
+    assert_eq!(script.get("type").and_then(Value::as_str), Some("string"));
+    assert_eq!(script.get("description").and_then(Value::as_str), Some("Luau; \"\" with resume"));
+}

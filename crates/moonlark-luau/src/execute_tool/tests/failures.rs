@@ -5,7 +5,7 @@ use moonlark_core::Value;
 use super::world::{World, account, answer};
 
 /// What came back, and what was logged.
-async fn logged(script: &str) -> (String, String) {
+pub(super) async fn logged(script: &str) -> (String, String) {
     let world = World::new();
     let ended = world.execute(script).await;
     let extra = match &ended {
@@ -145,7 +145,7 @@ async fn await_all_gives_the_errors_to_a_script_that_takes_them() {
         ),
         (
             "local values = await_all({ content.text(), content.failure() }) return values",
-            "error[tool_error]: await_all: [2]: no such branch\n  --> script:1",
+            "error[tool_error]: await_all: [2]: no such branch\n  --> script:1\nhint: to go on without what failed, take the second result: local results, errors = await_all(…)",
         ),
     ] {
         assert_eq!(answer(script).await, expected, "{script}");
@@ -154,13 +154,19 @@ async fn await_all_gives_the_errors_to_a_script_that_takes_them() {
 
 #[tokio::test]
 async fn errors_that_nothing_reads_are_logged() {
-    let script = format!("{FAILS}local r, _ = map_parallel({{ 1, 2, 3 }}, f) return r");
-    let (answer, logs) = logged(&script).await;
-    assert_eq!(answer, "[1,null,3]");
-    assert_eq!(
-        logs,
-        "map_parallel: 1 of 3 failed, and nothing reads the errors; the first: [2]: boom"
-    );
+    for script in [
+        "local r, _ = map_parallel({ 1, 2, 3 }, f) return r",
+        "local t = { map_parallel({ 1, 2, 3 }, f) } return t[1]",
+        "local t = table.pack(map_parallel({ 1, 2, 3 }, f)) return t[1]",
+    ] {
+        let (answer, logs) = logged(&format!("{FAILS}{script}")).await;
+        assert_eq!(answer, "[1,null,3]", "{script}");
+        let said =
+            "map_parallel: 1 of 3 failed, and nothing reads the errors; the first: [2]: boom";
+        assert_eq!(logs, said, "{script}");
+    }
+    let read = format!("{FAILS}local t = {{ map_parallel({{ 1, 2 }}, f) }} return t[2][2].code");
+    assert_eq!(logged(&read).await, ("\"tool_error\"".to_owned(), String::new()));
 }
 
 #[tokio::test]
@@ -175,45 +181,37 @@ async fn a_promise_that_failed_and_was_not_awaited_is_logged() {
 }
 
 #[tokio::test]
-async fn a_field_that_no_answer_had_is_said() {
+async fn a_table_as_text_is_its_json() {
     for (script, expected) in [
+        ("return tostring({ a = 1, b = { 'x' } })", r#"{"a":1,"b":["x"]}"#),
+        ("return `t: { { 1, 2 } }`", "t: [1,2]"),
         (
-            "return sdk.declared.read({}).text",
-            "script:1: the result of sdk.declared.read has no field text; it has content, more",
+            "return string.format('%s %d %s', { a = true }, 5, content.json({}):await().n[2])",
+            r#"{"a":true} 5 null"#,
         ),
+        ("return ('%s'):format(sdk.declared.read({}).more)", r#"{"size":1}"#),
+        ("return tostring(sdk.shop.nothing({}))", "[]"),
         (
-            "local r = declared.read({}):await()\nreturn { r.contents }",
-            "script:2: the result of sdk.declared.read has no field contents; it has content, more",
+            "return tostring(setmetatable({}, { __tostring = function() return 'mine' end }))",
+            "mine",
         ),
+        ("return string.sub(tostring(setmetatable({}, {})), 1, 7)", "table: "),
+        ("return string.sub(tostring({ print }), 1, 7)", "table: "),
+        ("local t = {} t.t = t return string.sub(`{t}`, 1, 7)", "table: "),
         (
-            "return sdk.declared.read({}).more.sise",
-            "script:1: the result of sdk.declared.read has no field sise in more; it has size",
+            "local t = {} for n = 1, 300000 do t[n] = n end local s = tostring(t) return string.sub(s, 1, 6) .. (if #s <= 4200 then ' short' else ' long')",
+            "[1,2,3 short",
         ),
-        (
-            "for _, r in map_parallel({ 1 }, function() return sdk.declared.read({}) end) do print(r.txt) end return 1",
-            "nil\nscript:1: the result of sdk.declared.read has no field txt; it has content, more",
-        ),
-        (
-            "return sdk.content.json({}).n",
-            "script:1: the result of sdk.content.json is a text, which has no field n; json.decode gives n",
-        ),
-        // Declared as optional, and not there this time.
-        ("return sdk.declared.read({}).note", ""),
-        // It is there, though nobody declared it.
-        ("return sdk.declared.read({}).more.size", ""),
-        // Only looked for.
-        ("local r = sdk.declared.read({}) if r.text then return 1 end return r.text or 2", ""),
-        // Nobody declares it, and little is known of it.
-        ("return content.json({}):await().other", ""),
-        // Three calls are something to go by.
-        (
-            "for _ = 1, 3 do content.json({}):await() end\nreturn content.json({}):await().other",
-            "script:2: the result of sdk.content.json has no field other; it has n",
-        ),
-        ("local r = sdk.declared.read({}) r.seen = true return r.seen", ""),
     ] {
-        assert_eq!(logged(script).await.1, expected, "{script}");
+        let expected = serde_json::Value::from(expected).to_string();
+        assert_eq!(answer(script).await, expected, "{script}");
     }
+    // An error of the builtin still says where.
+    let wrong = answer("\nreturn string.format('%d', 'x')").await;
+    assert!(
+        wrong.contains("script:2") && wrong.contains("invalid argument #2 to 'format'"),
+        "{wrong}"
+    );
 }
 
 #[tokio::test]

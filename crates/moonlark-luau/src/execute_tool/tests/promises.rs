@@ -74,11 +74,11 @@ async fn await_all_keeps_the_keys_and_names_the_one_that_failed() {
         ("return await_all({})", "[]"),
         (
             "\nreturn await_all({ good = content.text(), bad = content.failure() })",
-            "error[tool_error]: await_all: bad: no such branch\n  --> script:2",
+            "error[tool_error]: await_all: bad: no such branch\n  --> script:2\nhint: to go on without what failed, take the second result: local results, errors = await_all(…)",
         ),
         (
             "return await_all({ content.text(), content.failure() })",
-            "error[tool_error]: await_all: [2]: no such branch\n  --> script:1",
+            "error[tool_error]: await_all: [2]: no such branch\n  --> script:1\nhint: to go on without what failed, take the second result: local results, errors = await_all(…)",
         ),
         (
             "return await_all(content.text())",

@@ -158,6 +158,19 @@ fn tools(seen: &Arc<Seen>) -> Vec<Arc<Tool>> {
                 Ok(Value::from_fields([("content", "text".into()), ("more", more)]))
             }),
         ),
+        tool(
+            "shop",
+            "shop.orders",
+            answering(json!({"structuredContent": {
+                "orders": [{"id": 1, "total": 5}, {"id": 2, "total": 7}],
+                "next": "p2",
+                "summary": {"count": 2},
+            }, "content": []})),
+        ),
+        tool("shop", "shop.nothing", blocks(json!([]))),
+        tool("shop", "shop.wide", ToolBody::from_fn(|_, _| Ok(wide_answer(1900)))),
+        tool("shop", "shop.long", ToolBody::from_fn(|_, _| Ok(wide_answer(5000)))),
+        tool("shop", "shop.deep", ToolBody::from_fn(|_, _| Ok(deep_answer()))),
         tool("json", "json.shadowed", ToolBody::from_fn(|_, _| Ok("of a source".into()))),
         tool("sleep", "sleep.shadowed", ToolBody::from_fn(|_, _| Ok("of a source".into()))),
     ];
@@ -224,6 +237,16 @@ fn add(args: &Value) -> Result<Value> {
         _ => 0,
     };
     Ok(Value::from_fields([("sum", Value::Int(number("a") + number("b")))]))
+}
+
+/// An object with many fields of similar names.
+fn wide_answer(fields: usize) -> Value {
+    let field = |n: usize| (format!("{}{n}y", "x".repeat(60)), Value::Int(1));
+    Value::Object((0..fields).map(field).collect())
+}
+
+fn deep_answer() -> Value {
+    (0..60).fold(Value::Int(1), |inner, _| Value::from_fields([("a", inner)]))
 }
 
 /// How many of these are in flight at once.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rmcp::model::{InitializeRequestParams, ProtocolVersion, RequestId};
+use rmcp::model::{InitializeRequestParams, LoggingLevel, ProtocolVersion, RequestId};
 use rmcp::transport::streamable_http_server::session::SessionId;
 
 use crate::principal::Principal;
@@ -36,6 +36,8 @@ struct McpSessionEntry {
     initialize: Option<InitializeRequestParams>,
     /// The version it speaks, once that is known.
     version: Option<ProtocolVersion>,
+    /// The level of log messages that was written down last.
+    level: Option<LoggingLevel>,
 }
 
 /// How a session came to be known here.
@@ -67,8 +69,9 @@ impl SessionTable {
         let mut entries = self.0.lock();
         let used = entries.next_tick();
         let (open, requests) = (0, HashSet::new());
-        let (initialize, version) = (None, None);
-        let entry = McpSessionEntry { who, used, open, requests, opening, initialize, version };
+        let (initialize, version, level) = (None, None, None);
+        let entry =
+            McpSessionEntry { who, used, open, requests, opening, initialize, version, level };
         entries.sessions.insert(id, entry);
     }
 
@@ -89,6 +92,13 @@ impl SessionTable {
 
     pub(super) fn protocol_version(&self, id: &str) -> Option<ProtocolVersion> {
         self.0.lock().sessions.get(id)?.version.clone()
+    }
+
+    /// The session wants messages of this level; whether that is new.
+    pub(super) fn note_level(&self, id: &str, level: LoggingLevel) -> bool {
+        let mut entries = self.0.lock();
+        let entry = entries.sessions.get_mut(id);
+        entry.is_none_or(|it| it.level.replace(level) != Some(level))
     }
 
     /// The session opens its stream; what it was until then.

@@ -3,15 +3,21 @@
 //!
 //! Two files in the state folder, for this user's eyes only. The key is made once. The
 //! record is a list of lines that is only ever added to, until it is long: then it is
-//! written anew without what has expired.
+//! written anew with the last line of each session, without what has expired. Every caller
+//! has a share of it, and what one caller does is never at the cost of another's sessions.
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
@@ -22,26 +28,42 @@ const RECORD_NAME: &str = "sessions.log";
 
 /// Sessions that were begun earlier are not taken up again.
 const MAX_SESSION_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// A longer record is written anew.
+/// A longer record is written anew, once it is also twice as long as it was after that.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
-/// Lines that stay when a record is too long: the newest.
-const MAX_KEPT_LINES: usize = 5000;
+/// No record is read that is longer.
+const MAX_READ_BYTES: u64 = 64 << 20;
+/// Ended sessions of one caller that stay when a record is too long: those begun last.
+const MAX_ENDS_PER_CALLER: usize = 1000;
+/// Levels of one caller's sessions that stay then. A session whose level is dropped goes
+/// on with the level that it had at the beginning.
+const MAX_LEVELS_PER_CALLER: usize = 200;
 
 /// Keeps sessions beyond a process.
 pub struct SessionVault {
     key: SessionIdKey,
     /// None where nothing is kept: sessions end with the process.
-    record: Option<PathBuf>,
+    record: Option<Arc<SessionRecord>>,
+}
+
+/// The file of what is remembered about sessions.
+struct SessionRecord {
+    path: PathBuf,
+    /// How long it was when this process has written it anew.
+    compacted_bytes: AtomicU64,
 }
 
 /// One line of the record.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct SessionRecordLine {
-    /// The session's name; none if it is about all that were begun until then.
+    /// The session's name; none if it is about all of the caller's that were begun until
+    /// then.
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<String>,
     /// When the session was begun, in seconds since 1970.
     issued: u64,
+    /// Whose it is, see [`caller_key`]; none in records of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<String>,
     /// The least severe message it wants; none if it was ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     level: Option<String>,
@@ -65,7 +87,8 @@ impl SessionVault {
         };
         let key = SessionIdKey::from_bytes(&bytes)
             .ok_or_else(|| io::Error::other(format!("{} is damaged", path.display())))?;
-        Ok(Arc::new(SessionVault { key, record: Some(folder.join(RECORD_NAME)) }))
+        let record = SessionRecord::new(folder.join(RECORD_NAME));
+        Ok(Arc::new(SessionVault { key, record: Some(Arc::new(record)) }))
     }
 
     /// For sessions that end with this process.
@@ -91,8 +114,8 @@ impl SessionVault {
         if age > MAX_SESSION_AGE.as_secs() {
             return RecordedSession::Ended;
         }
-        let (name, issued) = (content.name.clone(), content.issued);
-        let found = tokio::task::spawn_blocking(move || find_in_record(&record, &name, issued));
+        let content = content.clone();
+        let found = tokio::task::spawn_blocking(move || record.find_session(&content));
         match found.await {
             Ok(Ok(found)) => found,
             // Who cannot read who was ended takes nobody up.
@@ -115,14 +138,24 @@ impl SessionVault {
         let line = SessionRecordLine {
             session: Some(content.name.clone()),
             issued: content.issued,
+            caller: Some(caller_key(content.caller.as_deref())),
             level,
         };
         let written = tokio::task::spawn_blocking(move || {
-            add_line(&record, &line).map_err(|error| format!("{}: {error}", record.display()))
+            let path = record.path.display();
+            record.add_line(&line).map_err(|error| format!("{path}: {error}"))
         });
         if let Ok(Err(error)) = written.await {
             tracing::warn!("{error}");
         }
+    }
+}
+
+/// Names a caller in the record, in the same length whatever its name.
+fn caller_key(name: Option<&str>) -> String {
+    match name {
+        Some(name) => URL_SAFE_NO_PAD.encode(&digest(&SHA256, name.as_bytes()).as_ref()[..16]),
+        None => "anonymous".to_owned(),
     }
 }
 
@@ -169,41 +202,70 @@ fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+impl SessionRecord {
+    fn new(path: PathBuf) -> SessionRecord {
+        SessionRecord { path, compacted_bytes: AtomicU64::new(0) }
+    }
+
+    fn find_session(&self, content: &SessionIdContent) -> io::Result<RecordedSession> {
+        let lines = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            file => read_lines(&file?)?,
+        };
+        let caller = caller_key(content.caller.as_deref());
+        let mut level = None;
+        for line in lines {
+            let is_callers = line.caller.as_ref().is_none_or(|it| *it == caller);
+            match line.session {
+                None if is_callers && content.issued <= line.issued => {
+                    return Ok(RecordedSession::Ended);
+                }
+                Some(session) if session == content.name => match line.level {
+                    None => return Ok(RecordedSession::Ended),
+                    wanted => level = wanted,
+                },
+                _ => {}
+            }
+        }
+        Ok(RecordedSession::Open(level))
+    }
+
+    fn add_line(&self, line: &SessionRecordLine) -> io::Result<()> {
+        let mut file = open_locked(&self.path)?;
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        file.write_all(&text)?;
+        let compacted = self.compacted_bytes.load(Ordering::Relaxed);
+        if file.metadata()?.len() > MAX_RECORD_BYTES.max(2 * compacted) {
+            self.write_anew(&file)?;
+        }
+        Ok(())
+    }
+
+    fn write_anew(&self, _locked: &File) -> io::Result<()> {
+        let mut text = Vec::new();
+        for line in compact_lines(read_lines(&File::open(&self.path)?)?) {
+            serde_json::to_writer(&mut text, &line)?;
+            text.push(b'\n');
+        }
+        let aside = partial_file(&self.path);
+        let written = write_file(&aside, &text).and_then(|()| std::fs::rename(&aside, &self.path));
+        written.inspect_err(|_| {
+            let _ = std::fs::remove_file(&aside);
+        })?;
+        self.compacted_bytes.store(text.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
 fn read_lines(mut file: &File) -> io::Result<Vec<SessionRecordLine>> {
+    if file.metadata()?.len() > MAX_READ_BYTES {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     let mut text = String::new();
-    (&mut file).take(4 * MAX_RECORD_BYTES).read_to_string(&mut text)?;
+    file.read_to_string(&mut text)?;
     // Half a line is all that a crash can leave.
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
-}
-
-fn find_in_record(record: &Path, name: &str, issued: u64) -> io::Result<RecordedSession> {
-    let lines = match File::open(record) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        file => read_lines(&file?)?,
-    };
-    let mut level = None;
-    for line in lines {
-        match &line.session {
-            None if issued <= line.issued => return Ok(RecordedSession::Ended),
-            Some(session) if session == name => match line.level {
-                None => return Ok(RecordedSession::Ended),
-                wanted => level = wanted,
-            },
-            _ => {}
-        }
-    }
-    Ok(RecordedSession::Open(level))
-}
-
-fn add_line(record: &Path, line: &SessionRecordLine) -> io::Result<()> {
-    let mut file = open_locked(record)?;
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    file.write_all(&text)?;
-    if file.metadata()?.len() > MAX_RECORD_BYTES {
-        compact_record(record, &file)?;
-    }
-    Ok(())
 }
 
 /// The record, for this process alone until it is closed.
@@ -221,25 +283,62 @@ fn open_locked(record: &Path) -> io::Result<File> {
     }
 }
 
-/// Write it anew without what has expired, and with no more than the newest lines.
-fn compact_record(record: &Path, _locked: &File) -> io::Result<()> {
-    let mut lines = read_lines(&File::open(record)?)?;
+/// What the record says of one caller's sessions.
+#[derive(Default)]
+struct CallerRecord {
+    /// All sessions that were begun until then are over.
+    all_ended_until: Option<u64>,
+    ended: Vec<SessionRecordLine>,
+    levels: Vec<SessionRecordLine>,
+}
+
+/// The last line of each session, without what has expired, and of each caller no more
+/// than its share.
+fn compact_lines(lines: Vec<SessionRecordLine>) -> Vec<SessionRecordLine> {
     let oldest = unix_seconds().saturating_sub(MAX_SESSION_AGE.as_secs());
-    lines.retain(|line| line.issued >= oldest);
-    let many = lines.len().saturating_sub(MAX_KEPT_LINES);
-    // Sessions whose end is forgotten here stay ended, with all that are as old.
-    let forgotten = lines.drain(..many).map(|line| line.issued).max();
-    let limit = forgotten.map(|issued| SessionRecordLine { session: None, issued, level: None });
-    let mut text = Vec::new();
-    for line in limit.iter().chain(&lines) {
-        serde_json::to_writer(&mut text, line)?;
-        text.push(b'\n');
+    let mut callers: HashMap<Option<String>, CallerRecord> = HashMap::new();
+    let mut last: HashMap<String, SessionRecordLine> = HashMap::new();
+    for line in lines.into_iter().filter(|line| line.issued >= oldest) {
+        match &line.session {
+            None => {
+                let record = callers.entry(line.caller).or_default();
+                record.all_ended_until = record.all_ended_until.max(Some(line.issued));
+            }
+            // Who has ended does not begin again.
+            Some(session) if last.get(session).is_some_and(|it| it.level.is_none()) => {}
+            Some(session) => drop(last.insert(session.clone(), line)),
+        }
     }
-    let aside = partial_file(record);
-    let written = write_file(&aside, &text).and_then(|()| std::fs::rename(&aside, record));
-    written.inspect_err(|_| {
-        let _ = std::fs::remove_file(&aside);
-    })
+    for line in last.into_values() {
+        let record = callers.entry(line.caller.clone()).or_default();
+        match line.level {
+            None => record.ended.push(line),
+            Some(_) => record.levels.push(line),
+        }
+    }
+    callers.into_iter().flat_map(|(caller, record)| record.compact(caller)).collect()
+}
+
+impl CallerRecord {
+    fn compact(mut self, caller: Option<String>) -> Vec<SessionRecordLine> {
+        // A session whose end is forgotten stays ended, with all of this caller's that are
+        // as old. That a level is forgotten ends nothing.
+        let forgotten = drop_oldest(&mut self.ended, MAX_ENDS_PER_CALLER);
+        drop_oldest(&mut self.levels, MAX_LEVELS_PER_CALLER);
+        let until = self.all_ended_until.max(forgotten);
+        let bound =
+            until.map(|issued| SessionRecordLine { session: None, issued, caller, level: None });
+        let rest = self.ended.into_iter().chain(self.levels);
+        let rest = rest.filter(|line| until.is_none_or(|until| line.issued > until));
+        bound.into_iter().chain(rest).collect()
+    }
+}
+
+/// Keep the lines of the sessions that were begun last; when the youngest of the others was.
+fn drop_oldest(lines: &mut Vec<SessionRecordLine>, most: usize) -> Option<u64> {
+    lines.sort_unstable_by_key(|line| line.issued);
+    let many = lines.len().saturating_sub(most);
+    lines.drain(..many).next_back().map(|line| line.issued)
 }
 
 #[cfg(test)]
@@ -300,30 +399,85 @@ mod tests {
         assert!(error.contains("chmod 600"), "{error}");
     }
 
+    fn line(caller: &str, number: u64, issued: u64, level: Option<&str>) -> SessionRecordLine {
+        SessionRecordLine {
+            session: Some(format!("{caller} {number:030}")),
+            issued,
+            caller: Some(caller_key(Some(caller))),
+            level: level.map(str::to_owned),
+        }
+    }
+
+    fn session(caller: &str, number: u64, issued: u64) -> SessionIdContent {
+        let caller = Some(caller.to_owned());
+        let name = format!("{} {number:030}", caller.as_deref().unwrap());
+        SessionIdContent { name, issued, caller, initialize: None }
+    }
+
+    /// A record of these lines, to which one more was added.
+    fn record_of(folder: &Path, lines: &[SessionRecordLine]) -> SessionRecord {
+        let record = SessionRecord::new(folder.join(RECORD_NAME));
+        let (last, lines) = lines.split_last().unwrap();
+        let mut text = Vec::new();
+        for line in lines {
+            serde_json::to_writer(&mut text, line).unwrap();
+            text.push(b'\n');
+        }
+        assert!(text.len() as u64 > MAX_RECORD_BYTES);
+        write_file(&record.path, &text).unwrap();
+        record.add_line(last).unwrap();
+        assert!(record.path.metadata().unwrap().len() < MAX_RECORD_BYTES / 2);
+        record
+    }
+
     #[test]
     fn a_long_record_is_shortened_and_nobody_who_was_ended_comes_back() {
         let folder = tempfile::tempdir().unwrap();
-        let record = folder.path().join(RECORD_NAME);
         let start = unix_seconds() - 100_000;
-        let line = |number: u64, issued: u64| SessionRecordLine {
-            session: Some(format!("session {number:028}")),
-            issued,
-            level: None,
+        let ended = |number| line("bob", number, start + number, None);
+        let record = record_of(folder.path(), &(0..=20_000).map(ended).collect::<Vec<_>>());
+        let find = |caller, number, issued| {
+            record.find_session(&session(caller, number, start + issued)).unwrap()
         };
-        let mut text = Vec::new();
-        for number in 0..20_000 {
-            serde_json::to_writer(&mut text, &line(number, start + number)).unwrap();
-            text.push(b'\n');
-        }
-        write_file(&record, &text).unwrap();
-        assert!(text.len() as u64 > MAX_RECORD_BYTES);
-        add_line(&record, &line(20_000, start + 20_000)).unwrap();
-        assert!(record.metadata().unwrap().len() < MAX_RECORD_BYTES / 2);
-        let find = |name: &str, issued| find_in_record(&record, name, issued).unwrap();
         for number in [0, 10_000, 15_000, 19_999, 20_000] {
-            let name = format!("session {number:028}");
-            assert_eq!(find(&name, start + number), RecordedSession::Ended, "{number}");
+            assert_eq!(find("bob", number, number), RecordedSession::Ended, "{number}");
         }
-        assert_eq!(find("another", start + 19_000), RecordedSession::Open(None));
+        assert_eq!(find("bob", 30_000, 19_500), RecordedSession::Open(None));
+        // That many ends were forgotten costs only the one who ended them.
+        assert_eq!(find("bob", 30_000, 10_000), RecordedSession::Ended);
+        assert_eq!(find("alice", 1, 0), RecordedSession::Open(None));
+    }
+
+    #[test]
+    fn levels_that_a_caller_sets_again_and_again_end_nobodys_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = unix_seconds() - 1000;
+        // One session of bob's, then many; alice has ended one and has set the level of another.
+        let mut lines = vec![
+            line("alice", 1, start, None),
+            line("alice", 2, start, Some("error")),
+            line("alice", 3, start, Some("error")),
+            line("alice", 3, start, None),
+            line("alice", 3, start, Some("debug")),
+        ];
+        lines.extend((0..14_000).map(|round| {
+            line("bob", 1, start + 1, Some(if round % 2 == 0 { "info" } else { "debug" }))
+        }));
+        lines.extend((2..5000).map(|number| line("bob", number, start + 2, Some("info"))));
+        let record = record_of(folder.path(), &lines);
+        let find =
+            |caller, number, issued| record.find_session(&session(caller, number, issued)).unwrap();
+        let level = |level: &str| RecordedSession::Open(Some(level.to_owned()));
+        assert_eq!(find("alice", 1, start), RecordedSession::Ended);
+        assert_eq!(find("alice", 2, start), level("error"));
+        assert_eq!(find("alice", 3, start), RecordedSession::Ended);
+        assert_eq!(find("alice", 4, start), RecordedSession::Open(None));
+        // A level of bob's may be forgotten, a session is not.
+        for number in [1, 2, 4000, 4999] {
+            assert_ne!(find("bob", number, start + 2), RecordedSession::Ended, "{number}");
+        }
+        let kept = read_lines(&File::open(&record.path).unwrap()).unwrap();
+        assert_eq!(kept.len(), 3 + MAX_LEVELS_PER_CALLER);
+        assert!(kept.iter().all(|line| line.session.is_some()));
     }
 }

@@ -93,6 +93,39 @@ async fn client_credentials_are_traded_for_a_token_once() {
 }
 
 #[tokio::test]
+async fn a_token_may_be_said_to_last_for_any_time() {
+    let server = Server::start().await;
+    let schemes = json!({"o": {"type": "oauth2", "flows": {"clientCredentials": {
+        "tokenUrl": format!("{}/token", server.url()), "scopes": {}}}}});
+    for lasts in ["18446744073709551615", "9223372036854775807", "-1", "null"] {
+        let token = format!(r#"{{"access_token":"tok","expires_in":{lasts}}}"#);
+        server.answers(move |arrived| match arrived.target.as_str() {
+            "/token" => reply(200, "application/json", token.clone()),
+            _ => reply(200, "application/json", "1"),
+        });
+        let document = document(&server, schemes.clone(), json!([{"o": []}]));
+        let world = World::new(document, |it| {
+            let client = ClientCredentials {
+                client_id: "me".to_owned(),
+                client_secret: secret("s3cret"),
+                token_url: None,
+                scopes: Vec::new(),
+            };
+            it.credentials.schemes.insert("o".to_owned(), ApiCredential::OAuth(client));
+        });
+        assert_eq!(world.call("op", json!({})).await, Ok(json!(1)), "{lasts}");
+    }
+    server.answers(|_| {
+        let mut busy = reply(429, "text/plain", "");
+        busy.headers_mut().insert("retry-after", "4294967295".parse().unwrap());
+        busy
+    });
+    let world = World::one(&server, "get", "/p", json!({}));
+    let problem = world.call("op", json!({})).await.unwrap_err();
+    assert_eq!(problem.hint.as_deref(), Some("try again in 4294967295 seconds"));
+}
+
+#[tokio::test]
 async fn a_key_among_the_parameters_is_not_asked_for_once_we_have_it() {
     let server = Server::start().await;
     let schemes = json!({"k": {"type": "apiKey", "in": "query", "name": "key"}});

@@ -66,6 +66,80 @@ async fn an_operation_has_the_name_words_effects_and_arguments_that_the_operator
     assert_eq!(search.description, "Search.\n\nBody: What to look for.");
 }
 
+/// Operations with one name: the second has a number behind it.
+fn document_with_twins(server: &Server) -> Json {
+    let operation = |id: &str| {
+        json!({"operationId": id, "summary": "Theirs.", "parameters":
+        [{"name": "owner", "in": "query", "schema": {"type": "string"}}]})
+    };
+    json!({
+        "openapi": "3.0.3",
+        "servers": [{"url": server.url()}],
+        "paths": {
+            "/a": {"get": operation("list"), "put": operation("list")},
+            "/b": {"post": operation("list"), "get": operation("list_2")},
+        },
+    })
+}
+
+#[tokio::test]
+async fn what_loosens_holds_for_the_operation_of_that_name_and_what_tightens_for_its_twins_too() {
+    let server = Server::start().await;
+    let world = |name: &str, effects: EffectsConfig| {
+        World::new(document_with_twins(&server), |it| {
+            let table = config(|it| {
+                it.effects = effects;
+                it.description = Some("Ours.".to_owned());
+                it.arguments = [("owner".to_owned(), Value::from("acme"))].into();
+            });
+            it.tools = [(name.to_owned(), table)].into();
+        })
+    };
+    let effects = |world: &World, name: &str| world.tools[&format!("api.{name}")].effects;
+    // PUT is list_3: the document gives list_2 to another.
+    let loose = EffectsConfig {
+        read_only: Some(true),
+        destructive: Some(false),
+        idempotent: Some(true),
+        open_world: Some(false),
+    };
+    let loosened = world("list", loose);
+    assert!(!effects(&loosened, "list").open_world);
+    for name in ["list_3", "list_4"] {
+        let now = effects(&loosened, name);
+        assert!(!now.read_only && now.open_world, "{name}: {now:?}");
+        assert_eq!(loosened.tools[&format!("api.{name}")].description, "Theirs.");
+        let raw = loosened.tools[&format!("api.{name}")].raw.as_ref().unwrap();
+        assert!(!raw.effects.read_only);
+    }
+    assert!(effects(&loosened, "list_3").idempotent && !effects(&loosened, "list_4").idempotent);
+    // A fixed argument is nobody's to give, whichever of them is called.
+    loosened.call("list_4", json!({})).await.unwrap();
+    assert_eq!(server.last().target, "/b?owner=acme");
+
+    let strict = EffectsConfig {
+        read_only: Some(false),
+        destructive: Some(true),
+        idempotent: Some(false),
+        open_world: None,
+    };
+    let tightened = world("list", strict);
+    for name in ["list", "list_3", "list_4"] {
+        let now = effects(&tightened, name);
+        assert!(!now.read_only && now.destructive && !now.idempotent, "{name}: {now:?}");
+    }
+    assert!(effects(&tightened, "list_2").read_only);
+
+    // Under its own name a twin is like any other.
+    let own = world("list_4", loose);
+    assert!(effects(&own, "list_4").read_only && !effects(&own, "list_3").read_only);
+    assert!(
+        own.problems.iter().all(|it| !it.message.contains("has no tool")),
+        "{:?}",
+        own.problems
+    );
+}
+
 #[tokio::test]
 async fn settings_that_are_about_nothing_are_said() {
     let server = Server::start().await;

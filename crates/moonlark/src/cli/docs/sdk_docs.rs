@@ -1,7 +1,7 @@
 //! A tool as agent scripts call it, drawn as `get_function_docs` draws it.
 
-use moonlark_core::render::luau::sdk_docs::{ObservedResult, SdkFunctionDocs, sdk_function_docs};
 use moonlark_core::{Catalog, Gateway, Tool};
+use moonlark_render::luau::sdk_docs::{ObservedResult, SdkFunctionDocs, sdk_function_docs};
 use serde_json::{Map, Value as Json, json};
 
 use super::super::cli_caller;

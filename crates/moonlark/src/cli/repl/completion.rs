@@ -6,9 +6,9 @@
 
 use moonlark_core::Catalog;
 use moonlark_core::module::ScriptLanguage;
-use moonlark_core::render::luau::luau_type;
 use moonlark_core::script_functions::SCRIPT_FUNCTIONS;
 use moonlark_core::sdk::SdkSource;
+use moonlark_render::luau::luau_type;
 
 /// One way to go on.
 #[derive(Debug, PartialEq)]

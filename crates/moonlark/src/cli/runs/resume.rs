@@ -6,14 +6,17 @@ use moonlark_core::journal::RecordId;
 use moonlark_core::value::Object;
 use moonlark_core::{Gateway, Problem, Result, Value};
 use moonlark_store::RunView;
+use serde::{Deserialize, Serialize};
 
+use super::super::served_command::ServedCommand;
 use super::super::source_args::SourceArgs;
 use super::super::{CommandError, CommandResult, GlobalArgs, cli_caller, eprint_line, print_json};
 use super::{load_journal_config, show};
+use crate::project::Project;
 use crate::project_journal;
 
-#[derive(Args)]
-pub(super) struct RunsResumeArgs {
+#[derive(Args, Serialize, Deserialize)]
+pub(crate) struct RunsResumeArgs {
     /// The run, or the plan: its id, or the beginning or end of it.
     id: String,
     /// A call that may have happened has happened: go on without its answer. All
@@ -31,13 +34,21 @@ pub(super) struct RunsResumeArgs {
     /// Carry out a plan another time, which does everything in it again.
     #[arg(long)]
     again: bool,
+    #[serde(skip)]
     #[command(flatten)]
     servers: SourceArgs,
 }
 
 impl RunsResumeArgs {
-    pub(super) async fn run(self, global: &GlobalArgs) -> CommandResult {
-        let reader = project_journal::journal_reader(&load_journal_config(global)?);
+    pub(super) async fn run(mut self, global: &GlobalArgs) -> CommandResult {
+        // Before anything is started for it.
+        project_journal::journal_reader(&load_journal_config(global)?).find_run(&self.id)?;
+        let servers = std::mem::take(&mut self.servers);
+        ServedCommand::Resume(self).run(servers, global).await
+    }
+
+    pub(crate) async fn run_in(self, project: &Project, global: &GlobalArgs) -> CommandResult {
+        let reader = project_journal::journal_reader(&project.loaded_config().await);
         let id = reader.find_run(&self.id)?;
         let mut args = Object::new();
         args.insert("resume".to_owned(), id.to_string().into());
@@ -53,11 +64,8 @@ impl RunsResumeArgs {
             args.insert("again".to_owned(), Value::Bool(true));
         }
         self.warn_of_missing_answers(&before);
-        let project = self.servers.open_project(global).await?;
-        project.connect_all_sources().await;
-        project.start_journal_and_telemetry().await;
         let answer = resume_run(&project.gateway, args).await;
-        project.disconnect_quickly().await;
+        project.flush_journal().await?;
         // What is on record says all there is to say, whether it ended or not. A plan
         // is carried out by a run of its own.
         let run = reader.show_run(answered_run_id(&answer).unwrap_or(id))?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use moonlark_core::{Call, Problem, Result};
+use moonlark_core::{Call, Problem, Result, SourceLocation};
 
 use crate::config_file::LoadedConfig;
 use crate::extensions::{self, ScriptFolder};
@@ -12,6 +12,7 @@ use crate::scripts::{DiscoveredScript, ScriptKind, display_path};
 
 /// Folders inside folders that are looked into.
 const MAX_FOLDER_DEPTH: usize = 16;
+pub(super) const NO_TESTS_MESSAGE: &str = "the file has no test";
 /// Where nobody keeps tests of scripts.
 const SKIPPED_FOLDERS: [&str; 2] = ["node_modules", "target"];
 
@@ -33,6 +34,22 @@ impl TestFile {
     pub(super) fn source_line(&self, number: u32) -> Option<String> {
         let text = extensions::folder_files(&self.folder)(&self.folder.main).ok()?;
         text.lines().nth(number.checked_sub(1)? as usize).map(|line| line.trim().to_owned())
+    }
+
+    /// A file that was written to test something, and tests nothing.
+    pub(super) fn no_tests_problem(&self) -> Problem {
+        let hint = match self.subject.kind {
+            ScriptKind::Tool | ScriptKind::Connector | ScriptKind::Agent => {
+                "a test is a global function whose name begins with test_: \
+                 function test_adds() … end; neither a local function nor a returned table is one"
+            }
+            ScriptKind::Extension(_) => {
+                "a test is a function whose name begins with test_: def test_adds(): …"
+            }
+        };
+        Problem::bad_script(NO_TESTS_MESSAGE)
+            .at_location(SourceLocation::in_file(self.label()))
+            .with_hint(hint)
     }
 
     pub(super) async fn load_tests(&self, project: &Project, call: &Call) -> Result<ScriptTests> {

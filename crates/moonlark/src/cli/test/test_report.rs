@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::super::print_line;
 use super::format_test_duration;
-use super::test_files::TestFile;
+use super::test_files::{NO_TESTS_MESSAGE, TestFile};
 
-/// How one test went. A file that does not load is one without a name.
+/// How one test went. A file that does not load, or has no test, is one without a name.
 pub(super) struct TestOutcome {
     pub(super) file: String,
     pub(super) name: String,
@@ -50,7 +50,11 @@ pub(super) fn print_file(file: &TestFile, outcomes: &[TestOutcome]) {
 }
 
 fn failure_lines(file: &TestFile, outcome: &TestOutcome, problem: &Problem) -> Vec<String> {
-    let name = if outcome.name.is_empty() { "the file does not load" } else { &outcome.name };
+    let name = match outcome.name.as_str() {
+        "" if problem.message == NO_TESTS_MESSAGE => NO_TESTS_MESSAGE,
+        "" => "the file does not load",
+        name => name,
+    };
     let mut lines = vec![format!("  ✗ {name}")];
     // Further to the right than any line of ours, as it is.
     lines.extend(problem.to_string().lines().map(|line| format!("      {line}")));

@@ -67,11 +67,7 @@ fn settings_for_file(file: &'static str, values: Json) -> EditorSettings {
 fn path_setting(root: &Path, path: &Path) -> String {
     let inside = path.strip_prefix(root).unwrap_or(path);
     let text = inside.to_string_lossy();
-    match cfg!(windows) {
-        _ if text.is_empty() => ".".to_owned(),
-        true => text.replace('\\', "/"),
-        false => text.into_owned(),
-    }
+    if text.is_empty() { ".".to_owned() } else { text.into_owned() }
 }
 
 fn has_pyright_table(root: &Path) -> bool {

@@ -30,16 +30,24 @@ impl DocumentChecker<'_> {
             return;
         }
         let own = key.get_ref().as_ref();
-        let unset = schema_messages::schema_properties(schema).map(|(name, _)| name.as_str());
-        let unset = unset.filter(|name| !table.contains_key(*name));
-        let Some(near) = nearest_name(own, unset) else { return };
+        let known = schema_messages::schema_properties(schema).map(|(name, _)| name.as_str());
+        // A second key beside ours is mostly the script's own. A second list of grants is
+        // not: it grants nothing.
+        let known = known.filter(|name| *name == "allow" || !table.contains_key(*name));
+        let Some(near) = nearest_name(own, known) else { return };
+        let is_set = table.contains_key(near);
         if !self.would_accept_value(&schema["properties"][near], near, value) {
             return;
         }
         let (table, own) = (&self.path, self.path.with_key(own).last_segment());
         let message = format!("{own} in [{table}] is the script's own key, and looks like {near}");
+        let question = if is_set {
+            format!("did you mean {near}, which is there as well?")
+        } else {
+            format!("did you mean {near}?")
+        };
         let hint = format!(
-            "did you mean {near}? If it is the script's own, write it in quotes: {:?} = …",
+            "{question} If it is the script's own, write it in quotes: {:?} = …",
             key.get_ref()
         );
         let problem = Problem::bad_config(message).with_hint(hint);

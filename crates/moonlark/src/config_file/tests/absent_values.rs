@@ -46,14 +46,15 @@ fn what_is_not_there_puts_one_source_out_of_order_and_no_other() {
             "moonlark.toml:{place}: {key} needs the environment variable {name}, which is not set"
         )
     };
+    let then = |key: &str, name: &str| {
+        format!("; {key} needs the environment variable {name}, which is not set")
+    };
     let oncall = &config.tools.script["oncall"];
     assert_eq!(
         names(&oncall.config.outage),
-        [
-            missing("4:10", "tools.script.oncall.allow[0]", "ONCALL_HOST"),
-            missing("5:10", "tools.script.oncall.expose", "ONCALL_EXPOSE"),
-            missing("6:9", "tools.script.oncall.token", "ONCALL_TOKEN"),
-        ]
+        [missing("4:10", "tools.script.oncall.allow[0]", "ONCALL_HOST")
+            + &then("tools.script.oncall.expose", "ONCALL_EXPOSE")
+            + &then("tools.script.oncall.token", "ONCALL_TOKEN")]
     );
     assert_eq!(oncall.expose, moonlark_core::tool::ToolExposure::default());
     assert_eq!(config.tools.script["fine"].config.outage, []);
@@ -63,12 +64,11 @@ fn what_is_not_there_puts_one_source_out_of_order_and_no_other() {
     );
     assert_eq!(
         names(&config.mcp_servers["graph"].outage),
-        [
-            missing("16:7", "mcp_servers.graph.url", "GRAPH_HOST"),
-            missing("17:29", "mcp_servers.graph.headers.Authorization", "GRAPH_TOKEN"),
-        ]
+        [missing("16:7", "mcp_servers.graph.url", "GRAPH_HOST")
+            + &then("mcp_servers.graph.headers.Authorization", "GRAPH_TOKEN")]
     );
-    assert_eq!(config.apis["shop"].outage.len(), 2);
+    let shop = names(&config.apis["shop"].outage);
+    assert!(shop[0].contains("SHOP_URL") && shop[0].contains("SHOP_RATE"), "{shop:?}");
     assert_eq!(config.connectors.git["handbook"].outage.len(), 1);
     assert_eq!(
         names(&config.connectors.script["wiki"].config.outage),

@@ -115,8 +115,6 @@ fn a_directory_is_no_file() {
         );
     }
 }
-
-#[cfg(unix)]
 #[test]
 fn a_dangling_link_is_not_passed_over() {
     let dir = TempDir::new().unwrap();

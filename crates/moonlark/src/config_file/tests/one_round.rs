@@ -130,6 +130,12 @@ hint: did you mean timeout? If it is the script's own, write it in quotes: \"tim
 hint: did you mean rate? If it is the script's own, write it in quotes: \"rat\" = …",
         ]
     );
+    assert_eq!(
+        warnings("[tools.script.a]\npath = 'x'\nallow = ['net:x']\nalow = ['net:y']"),
+        ["error[bad_config]: alow in [tools.script.a] is the script's own key, and looks like allow
+  --> moonlark.toml:4:1
+hint: did you mean allow, which is there as well? If it is the script's own, write it in quotes: \"alow\" = …"]
+    );
     assert_eq!(warnings("[connectors.script.a]\npath = 'x'\nallows = ['net:x']").len(), 1);
     assert_eq!(warnings("[extensions.script.a]\nexposed = 'code'").len(), 1);
 }

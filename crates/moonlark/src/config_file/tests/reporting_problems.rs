@@ -27,6 +27,35 @@ hint: for example: memory = \"64MB\"",
 }
 
 #[test]
+fn a_fault_of_one_tool_of_a_source_is_reported_at_its_key() {
+    check(
+        r#"[mcp_servers.fs]
+command = "npx"
+[mcp_servers.fs.tools.a]
+description = "Fine"
+[mcp_servers.fs.tools.read_file]
+name = "bad name!"
+[mcp_servers.fs.tools.x]
+name = "one"
+[mcp_servers.fs.tools.y]
+name = "one"
+effects = { read_only = true, destructive = true }
+"#,
+        &[
+            "error[bad_config]: mcp_servers.fs.tools.read_file.name: a name may have letters, digits, -, _ and ., and at most 64 of them
+  --> moonlark.toml:6:1
+hint: write a name such as \"read_file\"",
+            "error[bad_config]: mcp_servers.fs.tools.y.name: x has the name \"one\" already
+  --> moonlark.toml:10:1
+hint: give one of them another name",
+            "error[bad_config]: mcp_servers.fs.tools.y.effects: a tool cannot be both read_only and destructive
+  --> moonlark.toml:11:1
+hint: remove one of the two",
+        ],
+    );
+}
+
+#[test]
 fn an_unknown_key_names_the_nearest_or_all_valid_ones() {
     check(
         "wibble = 1\nserverr = { port = true }\nlimits.tools.x.runs = 5\n\"a b\" = 1",
