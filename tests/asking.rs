@@ -5,14 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::call_client::{CallClient, ClientQuestion, RequestEnvelope};
+use futures::future::join_all;
 use moonlark_core::grant::GrantSet;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::problem::ProtocolError;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{BoxFuture, CallScope, Source, SourceKind, ToolBody};
+use moonlark_core::tool::{BoxFuture, CallScope, Source, SourceKind};
 use moonlark_core::value::Object;
-use moonlark_core::{Caller, Catalog, Gateway, Problem, ProblemCode, Tool, Value};
+use moonlark_core::{Catalog, Problem, ProblemCode, Tool, Value};
+use moonlark_gateway::call_client::{CallClient, ClientQuestion, RequestEnvelope};
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_gateway::{Caller, Gateway};
 use serde_json::json;
 
 use crate::engines::Engines;
@@ -24,6 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 /// A caller with a person at it, who thinks for longer than a script may run.
 struct Slow {
     can: bool,
+    takes: Duration,
 }
 
 impl CallClient for Slow {
@@ -37,8 +41,9 @@ impl CallClient for Slow {
     }
 
     fn ask_question(&self, _: ClientQuestion) -> BoxFuture<Result<Value, Problem>> {
-        Box::pin(async {
-            tokio::time::sleep(TIMEOUT + Duration::from_millis(500)).await;
+        let takes = self.takes;
+        Box::pin(async move {
+            tokio::time::sleep(takes).await;
             Value::from_json(json!({"action": "accept", "content": {}}))
         })
     }
@@ -60,37 +65,39 @@ async fn call(language: &str, body: &str, can: bool) -> Result<Value, Problem> {
             let text = format!(
                 "tool = {{ name = 'x', description = '' }}\nfunction tool.execute()\n{body}\nend\n"
             );
-            engines.lua(&text, scope()).await?
+            engines.lua(&text, scope(TIMEOUT)).await?
         }
         _ => {
             let text = format!(
                 "def run(params):\n    {body}\n\ndef describe_extension():\n    return Extension(name = 'x', tools = [Tool(name = 'x', handler = run)])\n"
             );
-            engines.star(&text, &[], scope()).await?
+            engines.star(&text, &[], scope(TIMEOUT)).await?
         }
     };
-    ask(&engines, tool, can).await
+    let takes = TIMEOUT + Duration::from_millis(500);
+    ask(&engines, tool, Slow { can, takes }).await
 }
 
-async fn ask(engines: &Engines, tool: Tool, can: bool) -> Result<Value, Problem> {
+async fn ask(engines: &Engines, tool: Tool, slow: Slow) -> Result<Value, Problem> {
     let catalog = Catalog::new(engines.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
     let gateway = Gateway::new(catalog, 10);
-    let call =
-        gateway.open_call_for_client(Caller::new("mcp"), Some(Arc::new(Slow { can })), None)?;
+    let call = gateway.open_call_for_client(Caller::new("mcp"), Some(Arc::new(slow)), None)?;
     let ended = gateway.call(&call, "x", Value::Object(Object::new()));
     tokio::time::timeout(PATIENCE, ended).await.expect("it hangs")
 }
 
-fn scope() -> CallScope {
+fn scope(timeout: Duration) -> CallScope {
     CallScope {
         grants: GrantSet::for_authored_script("tools.script.x", Path::new(".").to_owned(), vec![]),
-        limits: CallLimits { timeout: TIMEOUT, steps: u64::MAX, ..CallLimits::default() },
+        limits: CallLimits { timeout, steps: u64::MAX, ..CallLimits::default() },
         ..CallScope::default()
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_time_a_person_takes_is_not_the_scripts() {
+    // At the same time: the person takes seconds for each.
+    let mut ended = Vec::new();
     for (language, body) in [
         ("luau", "return client.elicit('?').action"),
         // It computes before, so it has moved to the script threads; and after.
@@ -103,12 +110,18 @@ async fn the_time_a_person_takes_is_not_the_scripts() {
         ("luau", "return client.ask({ a = { elicit = '?' }, b = { elicit = '?' } }).b.action"),
         ("starlark", "return client.elicit('?')['action']"),
     ] {
-        assert_eq!(call(language, body, true).await, Ok("accept".into()), "{language}: {body}");
+        ended.push(async move {
+            let answer = call(language, body, true).await;
+            assert_eq!(answer, Ok("accept".into()), "{language}: {body}");
+        });
     }
+    join_all(ended).await;
 }
 
 #[tokio::test]
 async fn what_is_asked_at_once_moves_the_deadline_once() {
+    // No worker has to be started for this one.
+    const BRIEF_TIMEOUT: Duration = Duration::from_millis(100);
     let body = ToolBody::from_async_fn(|call, _| async move {
         let (began, deadline) = (tokio::time::Instant::now(), call.deadline());
         let question = || ClientQuestion {
@@ -118,17 +131,19 @@ async fn what_is_asked_at_once_moves_the_deadline_once() {
         };
         tokio::try_join!(call.ask_caller(question()), call.ask_caller(question()))?;
         let (moved, took) = (call.deadline() - deadline, began.elapsed());
-        assert!(moved > TIMEOUT && moved <= took, "{moved:?} in {took:?}");
+        assert!(moved > BRIEF_TIMEOUT && moved <= took, "{moved:?} in {took:?}");
         Ok(Value::Null)
     });
     let source = Arc::new(Source { kind: SourceKind::Script, name: "x".to_owned() });
     let mut tool = Tool::new("x", source, Schema::without_parameters(), body);
-    tool.scope = Arc::new(scope());
-    assert_eq!(ask(&Engines::new(), tool, true).await, Ok(Value::Null));
+    tool.scope = Arc::new(scope(BRIEF_TIMEOUT));
+    let slow = Slow { can: true, takes: 3 * BRIEF_TIMEOUT };
+    assert_eq!(ask(&Engines::new(), tool, slow).await, Ok(Value::Null));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_has_asked_still_has_a_deadline() {
+    let mut ended = Vec::new();
     for (language, body) in [
         ("luau", "client.elicit('?') while true do end"),
         ("luau", "client.elicit('?') coroutine.wrap(function() while true do end end)()"),
@@ -141,9 +156,12 @@ async fn a_script_that_has_asked_still_has_a_deadline() {
         ),
         ("starlark", "client.elicit('?'); sleep(1000)"),
     ] {
-        let problem = call(language, body, true).await.unwrap_err();
-        assert_eq!(problem.code, ProblemCode::Timeout, "{language}: {body}: {problem}");
+        ended.push(async move {
+            let problem = call(language, body, true).await.unwrap_err();
+            assert_eq!(problem.code, ProblemCode::Timeout, "{language}: {body}: {problem}");
+        });
     }
+    join_all(ended).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Source, SourceKind, ToolBody};
+use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::{Catalog, Tool, Value};
+use moonlark_gateway::tool_body::ToolBody;
 use moonlark_luau::check::{self, CheckFinding};
 use serde_json::Value as Json;
 

@@ -32,36 +32,43 @@ const CHECKS: &[&str] = &[
 ];
 
 #[test]
+#[ignore = "needs tests/clients/install.sh: run ./test"]
 fn python_over_http() {
     over_http(python(), ALL);
 }
 
 #[test]
+#[ignore = "needs tests/clients/install.sh: run ./test"]
 fn python_over_stdio() {
     over_stdio(python(), ALL);
 }
 
 #[test]
+#[ignore = "needs tests/clients/install.sh: run ./test"]
 fn typescript_v1_over_http() {
     over_http(typescript("v1"), LEGACY);
 }
 
 #[test]
+#[ignore = "needs tests/clients/install.sh: run ./test"]
 fn typescript_v1_over_stdio() {
     over_stdio(typescript("v1"), LEGACY);
 }
 
 #[test]
+#[ignore = "needs tests/clients/install.sh: run ./test"]
 fn typescript_v2_over_http() {
     over_http(typescript("v2"), ALL);
 }
 
 #[test]
+#[ignore = "needs tests/clients/install.sh: run ./test"]
 fn typescript_v2_over_stdio() {
     over_stdio(typescript("v2"), ALL);
 }
 
 #[test]
+#[ignore = "needs tests/clients/install.sh: run ./test"]
 fn inspector_over_http() {
     let project = project();
     let server = project.serve();
@@ -69,6 +76,7 @@ fn inspector_over_http() {
 }
 
 #[test]
+#[ignore = "needs tests/clients/install.sh: run ./test"]
 fn inspector_over_stdio() {
     let project = project();
     let folder = project.path("");

@@ -333,6 +333,7 @@ use crate::postgres::server as postgres;
 
 #[cfg(unix)]
 #[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
 fn a_postgresql_database_is_explored() {
     let postgres = postgres::Postgres::start();
     let port = postgres.port;

@@ -39,6 +39,29 @@ pub fn moonlark() -> Command {
     command
 }
 
+/// Whether the test `name` has its process for itself, as it has with nextest, so that
+/// memory and the like of the process are its own. Where tests share a process, as with
+/// `cargo test`, the test is run in another one and this is false once it has passed.
+pub fn is_own_process(name: &str) -> bool {
+    const RUN_ALONE: &str = "MOONLARK_TEST_RUNS_ALONE";
+    let process_per_test =
+        std::env::var("NEXTEST_EXECUTION_MODE").is_ok_and(|mode| mode == "process-per-test");
+    if process_per_test || std::env::var_os(RUN_ALONE).is_some() {
+        return true;
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--include-ignored"])
+        .env(RUN_ALONE, "1")
+        .output()
+        .unwrap();
+    let said = [&output.stdout[..], &output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    println!("{said}");
+    assert!(output.status.success(), "it failed in a process of its own");
+    assert!(said.contains("1 passed"), "no test is called {name}");
+    false
+}
+
 /// A project folder that goes away with the test.
 pub struct Project {
     dir: tempfile::TempDir,

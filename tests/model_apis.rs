@@ -17,9 +17,10 @@ use std::time::Instant;
 
 use moonlark_core::portable_schema::portable_output;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Source, SourceKind, ToolBody, ToolExposure, ToolListing};
+use moonlark_core::tool::{Source, SourceKind, ToolExposure, ToolListing};
 use moonlark_core::{Catalog, Tool, Value};
-use moonlark_upstream::openapi::{ApiSettings, OpenApiDocument, build_api_tools, parse_document};
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_openapi::{ApiSettings, OpenApiDocument, build_api_tools, parse_document};
 use serde_json::{Map, Value as Json, json};
 
 use crate::harness::repo;
@@ -131,6 +132,7 @@ fn no_model_and_no_framework_refuses_a_tool_of_55_recorded_servers() {
 }
 
 #[test]
+#[ignore = "needs tests/openapi/install.sh: run ./test"]
 fn no_model_and_no_framework_refuses_an_operation_of_ten_large_apis() {
     let next = AtomicUsize::new(0);
     let work = || {

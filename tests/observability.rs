@@ -105,6 +105,7 @@ fn metrics(server: &Server) -> Value {
 }
 
 #[test]
+#[ignore = "needs tests/observability/install.sh: run ./test"]
 fn what_is_counted_is_at_metrics_as_prometheus_reads_it() {
     let (far, shop) = (upstream(), Shop::open());
     let project = project(&far, &shop, "");
@@ -161,6 +162,7 @@ fn what_is_counted_is_at_metrics_as_prometheus_reads_it() {
 }
 
 #[test]
+#[ignore = "needs tests/observability/install.sh: run ./test"]
 fn the_spans_of_a_run_are_the_tree_of_what_it_called_and_go_on_upstream() {
     let (far, shop, collector) = (upstream(), Shop::open(), Collector::start(Manner::Takes));
     let telemetry = format!("telemetry = {{ otlp = {:?}, service = \"suite\" }}", collector.url);
@@ -264,6 +266,7 @@ fn a_trace_that_comes_in_is_handed_on_also_where_nobody_collects_it() {
 }
 
 #[test]
+#[ignore = "needs tests/observability/install.sh: run ./test"]
 fn the_environment_of_opentelemetry_is_enough_and_what_is_left_is_sent_at_the_end() {
     let collector = Collector::start(Manner::Takes);
     let project = Project::new(&[("tools/noop.lua", NOOP)]);
@@ -300,6 +303,7 @@ fn the_environment_of_opentelemetry_is_enough_and_what_is_left_is_sent_at_the_en
 
 /// More calls than spans may wait, while the collector does as it likes.
 #[test]
+#[ignore = "needs tests/observability/install.sh: run ./test"]
 fn a_collector_that_is_gone_silent_or_failing_holds_up_no_call_and_takes_no_memory() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let silent = Collector::start(Manner::Silent);
@@ -340,6 +344,7 @@ fn a_collector_that_is_gone_silent_or_failing_holds_up_no_call_and_takes_no_memo
 }
 
 #[test]
+#[ignore = "needs tests/observability/install.sh: run ./test"]
 fn a_collector_that_comes_back_is_sent_what_waited() {
     let collector = Collector::start(Manner::Answers(StatusCode::SERVICE_UNAVAILABLE));
     let config = format!("[telemetry]\notlp = {:?}\nmetrics = false", collector.url);

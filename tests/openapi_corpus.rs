@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use moonlark_core::schema::Schema;
 use moonlark_core::{Catalog, Tool};
-use moonlark_upstream::openapi::{
+use moonlark_openapi::{
     ApiSettings, DocumentTree, OpenApiDocument, TreeNode, build_api_tools, parse_document,
 };
 
@@ -43,6 +43,7 @@ impl Count {
 }
 
 #[test]
+#[ignore = "needs tests/openapi/install.sh: run ./test"]
 fn every_real_document_parses_and_its_operations_are_tools() {
     let root = repo().join("target/openapi");
     let stamp = root.join("stamp");

@@ -12,9 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use moonlark_core::{Caller, Catalog, Gateway, Problem, ProblemCode, Tool, Value};
-use moonlark_upstream::mcp::SecretText;
-use moonlark_upstream::openapi::{
+use moonlark_core::secret::SecretText;
+use moonlark_core::{Catalog, Problem, ProblemCode, Tool, Value};
+use moonlark_gateway::{Caller, Gateway};
+use moonlark_openapi::{
     ApiCredentials, ApiSettings, OpenApiDocument, build_api_tools, parse_document,
 };
 use serde_json::{Map, Value as Json, json};
@@ -120,6 +121,7 @@ impl Verdict {
 }
 
 #[test]
+#[ignore = "needs tests/openapi/install.sh and tests/prism/install.sh: run ./test"]
 fn requests_are_what_the_document_asks_for_and_wrong_arguments_are_never_sent() {
     let root = repo().join("target/openapi");
     assert!(root.join("stamp").exists(), "run tests/openapi/install.sh first");

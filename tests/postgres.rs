@@ -1,7 +1,6 @@
 //! The `postgres` module against a real server, through the real binary.
 //!
-//! One test, because a server costs seconds to make: its steps are functions
-//! whose names say what holds.
+//! Each test has a server of its own, which takes about a second to make.
 
 #[path = "postgres/server.rs"]
 pub mod server;
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Project, Server, go_through, moonlark};
+use crate::harness::{PATIENCE, Project, Server, moonlark};
 use server::{PASSWORD, Postgres};
 
 /// Calls whatever function it is asked to, with the grants of its name, and
@@ -41,38 +40,6 @@ struct World {
     moonlark: Server,
 }
 
-type Step = fn(&mut World);
-
-#[test]
-fn a_real_server_is_used_as_promised() {
-    let postgres = Postgres::start();
-    let project = project(&postgres);
-    let moonlark = project.serve();
-    let mut world = World { postgres, project, moonlark };
-    let steps: &[(&str, Step)] = &[
-        ("tables are made, listed and described", tables_are_made_listed_and_described),
-        ("types come back as they went in", values::types_come_back_as_they_went_in),
-        (
-            "types that are not known say how to cast",
-            values::types_that_are_not_known_say_how_to_cast,
-        ),
-        ("parameters that do not fit are named", values::parameters_that_do_not_fit_are_named),
-        ("parameters are data", values::parameters_are_data),
-        ("reading cannot be escaped", reading_cannot_be_escaped),
-        ("some statements are never possible", some_statements_are_never_possible),
-        ("nothing passes from one call to the next", nothing_passes_from_one_call_to_the_next),
-        ("results are bounded", results_are_bounded),
-        ("a deadline stops the server", a_deadline_stops_the_server),
-        ("a caller that goes away stops the server", a_caller_that_goes_away_stops_the_server),
-        ("busy connections are a problem that passes", busy_connections_are_a_problem_that_passes),
-        ("failed logins are explained", failed_logins_are_explained),
-        ("the password is in no output", the_password_is_in_no_output),
-        ("a restart is survived", a_restart_is_survived),
-        ("tls is used and verified as asked", tls_is_used_and_verified_as_asked),
-    ];
-    go_through(&mut world, steps);
-}
-
 fn project(postgres: &Postgres) -> Project {
     let port = postgres.port;
     let net = format!(
@@ -95,7 +62,35 @@ fn project(postgres: &Postgres) -> Project {
     Project::new(&files)
 }
 
+/// Types and tables that the tests are about.
+const SCHEMA: [&str; 6] = [
+    "CREATE TYPE mood AS ENUM ('sad', 'ok', 'very happy')",
+    "CREATE DOMAIN age AS int CHECK (VALUE >= 0)",
+    "CREATE TABLE people (id bigserial PRIMARY KEY, name text NOT NULL, born date DEFAULT '2000-01-01', mood mood, age age)",
+    "CREATE VIEW names AS SELECT name FROM people",
+    "CREATE SCHEMA other",
+    "CREATE TABLE other.\"Odd Name\" (a int, b int, PRIMARY KEY (b, a))",
+];
+
 impl World {
+    /// A server of its own with nothing in it, and Moonlark in front of it.
+    fn new() -> World {
+        let postgres = Postgres::start();
+        let project = project(&postgres);
+        let moonlark = project.serve();
+        World { postgres, project, moonlark }
+    }
+
+    /// The same with two people in its tables.
+    fn with_people() -> World {
+        let world = World::new();
+        for sql in SCHEMA {
+            world.change(sql);
+        }
+        world.change("INSERT INTO people (name) VALUES ('Ann'), ('Bob')");
+        world
+    }
+
     fn conn(&self) -> String {
         format!("postgres://postgres:{PASSWORD}@127.0.0.1:{}/postgres", self.postgres.port)
     }
@@ -155,16 +150,12 @@ fn outcome(answer: &Value) -> Result<Value, String> {
     Err(format!("{}: {message}", problem["code"].as_str().unwrap_or_default()))
 }
 
-fn tables_are_made_listed_and_described(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn tables_are_made_listed_and_described() {
+    let world = &World::new();
     let nothing = json!({"rows_affected": 0});
-    for sql in [
-        "CREATE TYPE mood AS ENUM ('sad', 'ok', 'very happy')",
-        "CREATE DOMAIN age AS int CHECK (VALUE >= 0)",
-        "CREATE TABLE people (id bigserial PRIMARY KEY, name text NOT NULL, born date DEFAULT '2000-01-01', mood mood, age age)",
-        "CREATE VIEW names AS SELECT name FROM people",
-        "CREATE SCHEMA other",
-        "CREATE TABLE other.\"Odd Name\" (a int, b int, PRIMARY KEY (b, a))",
-    ] {
+    for sql in SCHEMA {
         assert_eq!(world.change(sql), nothing, "{sql}");
     }
     let insert = "INSERT INTO people (name) VALUES ($1), ($2)";
@@ -202,7 +193,10 @@ fn tables_are_made_listed_and_described(world: &mut World) {
     }
 }
 
-fn reading_cannot_be_escaped(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn reading_cannot_be_escaped() {
+    let world = &World::with_people();
     world.change("CREATE FUNCTION sneaky() RETURNS int LANGUAGE plpgsql AS 'BEGIN DELETE FROM people; RETURN 1; END'");
     world.change("CREATE FUNCTION unlock() RETURNS int LANGUAGE plpgsql AS 'BEGIN PERFORM set_config(''transaction_read_only'', ''off'', true); DELETE FROM people; RETURN 1; END'");
     world.change("CREATE FUNCTION unlocked() RETURNS int LANGUAGE plpgsql SET transaction_read_only = off AS 'BEGIN DELETE FROM people; RETURN 1; END'");
@@ -274,7 +268,10 @@ fn reading_cannot_be_escaped(world: &mut World) {
     );
 }
 
-fn some_statements_are_never_possible(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn some_statements_are_never_possible() {
+    let world = &World::with_people();
     for sql in [
         "BEGIN",
         "COMMIT",
@@ -293,7 +290,10 @@ fn some_statements_are_never_possible(world: &mut World) {
     }
 }
 
-fn nothing_passes_from_one_call_to_the_next(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn nothing_passes_from_one_call_to_the_next() {
+    let world = &World::with_people();
     // Each of these would be seen by a later call on the same connection.
     world.query("SELECT set_config('search_path', 'other', false)", json!([]));
     world.query("SELECT set_config('statement_timeout', '1', false)", json!([]));
@@ -315,7 +315,10 @@ fn nothing_passes_from_one_call_to_the_next(world: &mut World) {
     assert_eq!(world.query("SELECT count(*) AS n FROM people", json!([])), json!([{"n": 2}]));
 }
 
-fn results_are_bounded(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn results_are_bounded() {
+    let world = &World::with_people();
     for sql in [
         "SELECT repeat('x', 3000000) AS v",
         "SELECT repeat('x', 200000000) AS v",
@@ -336,7 +339,10 @@ fn results_are_bounded(world: &mut World) {
     assert_eq!(world.query("SELECT count(*) AS n FROM people", json!([])), json!([{"n": 2}]));
 }
 
-fn a_deadline_stops_the_server(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn a_deadline_stops_the_server() {
+    let world = &World::with_people();
     let started = Instant::now();
     let refused = world.refused("brief", "SELECT pg_sleep(600)", json!([]));
     assert_eq!(refused, "timeout: tool 'brief' timed out after 1 second");
@@ -352,7 +358,10 @@ fn a_deadline_stops_the_server(world: &mut World) {
     world.wait_until_running("pg_sleep(601)", 0);
 }
 
-fn a_caller_that_goes_away_stops_the_server(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn a_caller_that_goes_away_stops_the_server() {
+    let world = &World::with_people();
     let body = json!({"conn": world.conn(), "sql": "SELECT pg_sleep(602)"}).to_string();
     let mut caller = TcpStream::connect(&world.moonlark.address).unwrap();
     write!(
@@ -367,7 +376,10 @@ fn a_caller_that_goes_away_stops_the_server(world: &mut World) {
     world.wait_until_running("pg_sleep(602)", 0);
 }
 
-fn busy_connections_are_a_problem_that_passes(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn busy_connections_are_a_problem_that_passes() {
+    let world = &World::with_people();
     // A string of its own has a pool of its own.
     let conn = format!("{}?application_name=crowd", world.conn());
     let ask = |tool: &str, sql: &str| world.call(tool, json!({"conn": conn, "sql": sql}));
@@ -395,7 +407,10 @@ fn busy_connections_are_a_problem_that_passes(world: &mut World) {
     assert!(world.query(count, json!([]))[0]["n"].as_i64().unwrap() <= 8);
 }
 
-fn failed_logins_are_explained(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn failed_logins_are_explained() {
+    let world = &World::with_people();
     let port = world.postgres.port;
     for (conn, expected) in [
         (
@@ -435,7 +450,10 @@ fn failed_logins_are_explained(world: &mut World) {
 }
 
 /// Not in results, problems or logs, whatever goes wrong.
-fn the_password_is_in_no_output(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn the_password_is_in_no_output() {
+    let world = &World::with_people();
     let port = world.postgres.port;
     let other = TcpStream::connect(("127.0.0.1", port)).unwrap();
     drop(other);
@@ -461,7 +479,10 @@ fn the_password_is_in_no_output(world: &mut World) {
     }
 }
 
-fn a_restart_is_survived(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn a_restart_is_survived() {
+    let world = &mut World::with_people();
     let one = json!({"sql": "SELECT 1 AS one"});
     world.call("reader", one.clone()).unwrap();
     world.postgres.stop();
@@ -497,7 +518,10 @@ fn a_restart_is_survived(world: &mut World) {
     assert_eq!(world.call("reader", one), Ok(json!([{"one": 1}])));
 }
 
-fn tls_is_used_and_verified_as_asked(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn tls_is_used_and_verified_as_asked() {
+    let world = &mut World::with_people();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     world.postgres.offer_tls(&made.cert.pem(), &made.signing_key.serialize_pem());
     world.postgres.stop();

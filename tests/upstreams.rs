@@ -68,6 +68,7 @@ struct Seen {
 type Step = fn(&mut World);
 
 #[test]
+#[ignore = "needs tests/upstreams/install.sh, tests/postgres/install.sh and tests/clients/install.sh: run ./test"]
 fn real_servers_are_behind_moonlark_as_they_are_alone() {
     let mut world = World::new();
     let steps: &[(&str, Step)] = &[

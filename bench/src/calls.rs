@@ -6,7 +6,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use mlua::chunk::{ChunkMode, Compiler};
 use mlua::{Function, Lua, LuaOptions, StdLib, Table};
 use moonlark_core::tool::CallScope;
-use moonlark_core::{Caller, Catalog, Gateway, Module, Tool, Value};
+use moonlark_core::{Catalog, Module, Tool, Value};
+use moonlark_gateway::{Caller, Gateway};
 use moonlark_luau::{LuauEngine, ScriptFile};
 use tokio::runtime::Runtime;
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use moonlark_core::tool::CallScope;
-use moonlark_core::{Caller, Catalog, Gateway, Module as HostModule, Value};
+use moonlark_core::{Catalog, Module as HostModule, Value};
+use moonlark_gateway::{Caller, Gateway};
 use moonlark_starlark::{ExtensionFile, StarlarkEngine};
 use starlark::environment::{FrozenModule, Globals, GlobalsBuilder, LibraryExtension, Module};
 use starlark::eval::Evaluator;

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use axum::Router;
 use axum::routing::get;
-use moonlark_core::{Caller, Catalog, Gateway, Tool, Value};
-use moonlark_upstream::openapi::{
+use moonlark_core::{Catalog, Tool, Value};
+use moonlark_gateway::{Caller, Gateway};
+use moonlark_openapi::{
     ApiSettings, DocumentTree, OpenApiDocument, build_api_tools, parse_document,
 };
 use serde_json::{Value as Json, json};
@@ -231,7 +232,7 @@ struct Bare {
 
 impl Bare {
     fn new(address: SocketAddr) -> Result<Bare> {
-        let client = reqwest::Client::builder().tcp_nodelay(true).build()?;
+        let client = moonlark_http::build_http_client(|it| it.tcp_nodelay(true))?;
         Ok(Bare { client, url: format!("http://{address}/items/some?q=two%20words") })
     }
 

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, ensure};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Source, SourceKind, ToolBody};
+use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::{Catalog, Tool, Value};
+use moonlark_gateway::tool_body::ToolBody;
 use moonlark_luau::check;
 use serde_json::{Value as Json, json};
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
-use moonlark_core::journal::JournalRecorder;
-use moonlark_core::policy::{CallPolicy, RuleTerms};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{CallEffects, Source, SourceKind, ToolBody};
-use moonlark_core::{Caller, Catalog, Gateway, Tool, Value};
-use moonlark_store::{Journal, JournalSettings};
+use moonlark_core::tool::{CallEffects, Source, SourceKind};
+use moonlark_core::{Catalog, Tool, Value};
+use moonlark_gateway::journal::JournalRecorder;
+use moonlark_gateway::policy::{CallPolicy, RuleTerms};
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_gateway::{Caller, Gateway};
+use moonlark_journal::{Journal, JournalSettings};
 use serde_json::json;
 use tokio::runtime::Runtime;
 

@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use moonlark_core::journal::{CallBegan, JournalEntry, RecordId, RedactionScopes};
+use moonlark_core::Value;
+use moonlark_core::record_id::RecordId;
 use moonlark_core::tool::CallEffects;
-use moonlark_core::{Caller, Value};
+use moonlark_gateway::Caller;
+use moonlark_gateway::journal::{CallBegan, JournalEntry, RedactionScopes};
 use serde_json::json;
 
 use super::http::{Connection, Request};

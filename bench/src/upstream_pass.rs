@@ -31,7 +31,7 @@ pub struct PassThrough {
 
 impl PassThrough {
     pub fn run(self) -> Result<()> {
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        moonlark_http::install_tls_provider();
         let pass = Pass { url: self.url.map(Arc::from), server: Arc::default() };
         if !self.stdio {
             return super::floor_axum::serve(super::floor_rmcp::router(pass));

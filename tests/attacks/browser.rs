@@ -54,6 +54,7 @@ impl World {
 }
 
 #[test]
+#[ignore = "needs tests/browser/install.sh: run ./test"]
 fn a_page_calls_nothing_and_reads_nothing_unless_it_may() {
     let world = World::new();
     for (what, name, directly) in [

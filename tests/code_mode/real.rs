@@ -26,6 +26,7 @@ struct Real {
 }
 
 #[test]
+#[ignore = "needs tests/upstreams/install.sh, tests/postgres/install.sh and tests/clients/install.sh: run ./test"]
 fn scripts_of_real_clients_run_over_real_servers() {
     let mut real = Real::new();
     go_through(

@@ -4,7 +4,10 @@ use serde_json::{Value, json};
 
 use super::World;
 
-pub fn types_come_back_as_they_went_in(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn types_come_back_as_they_went_in() {
+    let world = &World::with_people();
     let same = [
         ("bool", json!(true)),
         ("int2", json!(-32768)),
@@ -93,7 +96,10 @@ pub fn types_come_back_as_they_went_in(world: &mut World) {
     assert_eq!(rows[0]["c"], json!("c"));
 }
 
-pub fn types_that_are_not_known_say_how_to_cast(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn types_that_are_not_known_say_how_to_cast() {
+    let world = &World::with_people();
     assert_eq!(
         world.refused("reader", "SELECT point '(1,2)' AS place", json!([])),
         "bad_request: query: the column place has the type point, which is not known here"
@@ -118,7 +124,10 @@ pub fn types_that_are_not_known_say_how_to_cast(world: &mut World) {
     );
 }
 
-pub fn parameters_that_do_not_fit_are_named(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn parameters_that_do_not_fit_are_named() {
+    let world = &World::with_people();
     for (sql, params, expected) in [
         (
             "SELECT $1::int4, $2::int4",
@@ -194,7 +203,10 @@ pub fn parameters_that_do_not_fit_are_named(world: &mut World) {
     );
 }
 
-pub fn parameters_are_data(world: &mut World) {
+#[test]
+#[ignore = "needs tests/postgres/install.sh: run ./test"]
+fn parameters_are_data() {
+    let world = &World::with_people();
     for attack in [
         "'; DROP TABLE people; --",
         "Ann' OR '1'='1",

@@ -6,6 +6,7 @@
 
 mod code_map;
 mod documented;
+mod ignored_tests;
 mod links;
 mod names;
 mod source;
@@ -42,12 +43,13 @@ impl Finding {
 
 type Check = fn(&[File]) -> Vec<Finding>;
 
-const CHECKS: [Check; 14] = [
+const CHECKS: [Check; 16] = [
     code_map::page_is_whole_and_short,
     code_map::files_say_what_they_are,
     code_map::names_exist,
     names::type_names_are_unique,
     names::constants_say_what_they_are,
+    star::core_runs_nothing,
     star::dependencies,
     source::length,
     source::panics,
@@ -56,6 +58,7 @@ const CHECKS: [Check; 14] = [
     source::unfinished,
     documented::example_scripts,
     documented::hostile_scripts,
+    ignored_tests::reasons_name_what_is_missing,
     links::resolve,
 ];
 

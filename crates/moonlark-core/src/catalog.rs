@@ -4,7 +4,6 @@
 //! somebody may be looking at.
 
 mod listed_names;
-mod per_catalog;
 mod tool_names;
 mod view;
 
@@ -19,12 +18,12 @@ use crate::source_resources::{SourceHealth, SourceResources};
 use crate::tool::{SourceKind, Tool, ToolExposure, ToolListing};
 use crate::value::{Value, shorten_text};
 
-pub(crate) use listed_names::listed_name_variants;
-pub use listed_names::{ListedNameChange, ListedNameReason, MAX_LISTED_NAME_CHARS};
+pub use listed_names::{
+    ListedNameChange, ListedNameReason, MAX_LISTED_NAME_CHARS, listed_name_variants,
+};
 use listed_names::{listed_names, listed_prefix, wanted_name};
-pub use per_catalog::PerCatalog;
-pub(crate) use per_catalog::run_blocking;
-pub(crate) use tool_names::ToolNames;
+pub use tool_names::ToolNames;
+pub use view::CatalogFilter;
 use view::CatalogView;
 
 #[derive(Default)]
@@ -80,7 +79,7 @@ impl ConnectingSource {
     }
 
     /// Whether a pattern in a rule may match the name of one of its tools.
-    fn may_be_meant_by(&self, pattern: &str) -> bool {
+    pub fn may_be_meant_by(&self, pattern: &str) -> bool {
         let (literal, is_open) =
             pattern.split_once('*').map_or((pattern, false), |(literal, _)| (literal, true));
         let dotted = [format!("{}.", self.source), format!("{}.", to_identifier(&self.source))];
@@ -322,7 +321,8 @@ impl Catalog {
         found.ok_or_else(|| self.not_found_problem(name))
     }
 
-    fn not_found_problem(&self, name: &str) -> Problem {
+    /// The Problem of a name that no tool has here.
+    pub fn not_found_problem(&self, name: &str) -> Problem {
         if let Some(problem) =
             self.unreachable_source_problem(name).or_else(|| self.broken_script_problem(name))
         {
@@ -398,7 +398,7 @@ impl Catalog {
 
     /// Whether every script may call it: a built-in, or what stands in for one.
     /// Not those that run scripts, which may do more than the one that calls.
-    pub(crate) fn is_callable_by_all(&self, tool: &Tool) -> bool {
+    pub fn is_callable_by_all(&self, tool: &Tool) -> bool {
         let builtin =
             tool.source.kind == SourceKind::Builtin && tool.shown != ToolListing::InCodeMode;
         builtin || self.heirs.contains(&tool.name)
@@ -454,14 +454,14 @@ impl Catalog {
 
     /// Whether the tool may come from a script that is being loaded, or from a
     /// source that is still connecting.
-    pub(crate) fn awaits_tool(&self, name: &str) -> bool {
+    pub fn awaits_tool(&self, name: &str) -> bool {
         (self.loading || !self.connecting.is_empty())
             && !self.by_name.contains_key(name)
             && (self.loading || self.connecting.iter().any(|it| it.may_provide(name)))
     }
 
     /// The Problem of a call that has waited long enough.
-    pub(crate) fn still_connecting_problem(&self, name: &str) -> Problem {
+    pub fn still_connecting_problem(&self, name: &str) -> Problem {
         let why = match self.connecting.iter().find(|it| it.may_provide(name)) {
             Some(source) => format!("'{}' is still connecting", source.source),
             None => "scripts are still being loaded".to_owned(),
@@ -534,12 +534,13 @@ fn numbered_until_free(name: &str, taken: impl Fn(&str) -> bool) -> String {
 mod tests {
     use super::*;
     use crate::schema::Schema;
-    use crate::tool::{Source, ToolBody};
+    use crate::tool::Source;
+    use crate::tool_body::SealedBody;
 
     fn catalog(problems: Vec<Problem>) -> Catalog {
         let source = Arc::new(Source { kind: SourceKind::Upstream, name: "fs".to_owned() });
         let schema = Schema::description_only(serde_json::Map::new());
-        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
+        let body = SealedBody::empty();
         let tool = Tool::new("fs.read_text_file", source, schema, body);
         Catalog::new(Arc::default(), vec![Arc::new(tool)], &[], problems)
     }
@@ -593,7 +594,7 @@ mod tests {
     fn a_tool_that_the_configuration_renamed_is_named_under_its_old_name() {
         let source = Arc::new(Source { kind: SourceKind::Upstream, name: "my-fs".to_owned() });
         let schema = Schema::description_only(serde_json::Map::new());
-        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
+        let body = SealedBody::empty();
         let mut tool = Tool::new("my-fs.read", source, schema, body);
         tool.original_name = Some("read_text_file".to_owned());
         let catalog = Catalog::new(Arc::default(), vec![Arc::new(tool)], &[], Vec::new());

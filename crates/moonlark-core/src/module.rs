@@ -4,18 +4,17 @@
 //! types, documentation, examples, body. From it come the Luau global, the
 //! type definitions, the reference page and the tests that run every example.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 
-use crate::call::Call;
 use crate::nearest::nearest_name;
 use crate::problem::{Problem, Result};
 use crate::schema::Schema;
-use crate::tool::{CallEffects, Source, SourceKind, Tool, ToolBody};
+use crate::tool::{CallEffects, Source, SourceKind, Tool};
+use crate::tool_body::{BodyCall, SealedBody};
 use crate::value::{Value, ValueReadError, shorten_text};
 
 #[derive(Clone)]
@@ -145,19 +144,20 @@ impl Module {
 
     /// A function that computes and returns.
     #[must_use]
-    pub fn function<A, R>(
+    pub fn function<C, A, R>(
         self,
         name: &'static str,
         doc: &'static str,
-        body: fn(&Call, A) -> Result<R>,
+        body: fn(&C, A) -> Result<R>,
     ) -> Self
     where
+        C: BodyCall,
         A: DeserializeOwned + JsonSchema + 'static,
         R: Into<Value> + JsonSchema + 'static,
     {
         let full = self.full_name(name);
         let prefix = full.clone();
-        let body = ToolBody::from_fn(move |call, args| {
+        let body = C::seal_fn(move |call, args| {
             let args = read_args::<A>(&prefix, args)?;
             body(call, args).map(Into::into).map_err(|problem| with_function_name(&prefix, problem))
         });
@@ -166,20 +166,21 @@ impl Module {
 
     /// A function that may wait.
     #[must_use]
-    pub fn async_function<A, R, F>(
+    pub fn async_function<C, A, R, F>(
         self,
         name: &'static str,
         doc: &'static str,
-        body: fn(Call, A) -> F,
+        body: fn(C, A) -> F,
     ) -> Self
     where
+        C: BodyCall + Send,
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: Into<Value> + JsonSchema + 'static,
         F: Future<Output = Result<R>> + Send + 'static,
     {
         let full = self.full_name(name);
         let prefix: Arc<str> = full.clone().into();
-        let body = ToolBody::from_async_fn(move |call, args| {
+        let body = C::seal_async_fn(move |call, args| {
             let args = read_args::<A>(&prefix, args);
             let prefix = prefix.clone();
             async move {
@@ -312,7 +313,7 @@ impl Module {
         name: &'static str,
         full: String,
         doc: &'static str,
-        body: ToolBody,
+        body: SealedBody,
     ) -> Self {
         let input = argument_schema::<A>();
         let source = Arc::new(Source { kind: SourceKind::Host, name: self.name.to_owned() });

@@ -23,7 +23,7 @@ use serde_json::{Map, Value as Json, json};
 
 pub use argument_keys::ArgumentKeys;
 use rewrite::SchemaRewriter;
-pub(crate) use sent_arguments::SentArguments;
+pub use sent_arguments::SentArguments;
 
 /// What one schema may have, unless it was larger before. References are written
 /// out, so that a small document can stand for an endless one.

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::approval::ApprovalTicket;
+use crate::approval_ticket::ApprovalTicket;
 use crate::content::Content;
 use crate::value::Value;
 

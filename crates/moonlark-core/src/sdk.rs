@@ -190,7 +190,7 @@ impl SdkSource {
 }
 
 /// Where scripts find a tool: the source's name and its own there.
-pub(crate) fn sdk_location(tool: &Tool) -> Option<(String, String)> {
+pub fn sdk_location(tool: &Tool) -> Option<(String, String)> {
     let source = &tool.source.name;
     match tool.source.kind {
         // What is there for agents, which need no script for it.
@@ -266,13 +266,13 @@ pub fn to_identifier(name: &str) -> String {
 mod tests {
     use super::*;
     use crate::schema::Schema;
-    use crate::tool::{Source, ToolBody};
-    use crate::value::Value;
+    use crate::tool::Source;
+    use crate::tool_body::SealedBody;
 
     fn tool(kind: SourceKind, source: &str, name: &str) -> Arc<Tool> {
         let source = Arc::new(Source { kind, name: source.to_owned() });
         let schema = Schema::description_only(serde_json::Map::new());
-        Arc::new(Tool::new(name, source, schema, ToolBody::from_fn(|_, _| Ok(Value::Null))))
+        Arc::new(Tool::new(name, source, schema, SealedBody::empty()))
     }
 
     fn names(sdk: &Sdk) -> Vec<String> {

@@ -6,6 +6,7 @@
 mod encoded_forms;
 mod learned_secrets;
 mod script_literals;
+mod secret_text;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,8 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
-use arc_swap::{ArcSwap, Guard};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::content::ToolAnswer;
 use crate::problem::Problem;
@@ -22,6 +22,7 @@ use crate::value::Value;
 use encoded_forms::encoded_forms;
 use learned_secrets::LearnedSecrets;
 pub use script_literals::{redact_literals, secrets_from_literals};
+pub use secret_text::SecretText;
 
 /// The secret values of one script's configuration, or of a source's, to be taken
 /// out of whatever leaves it.
@@ -32,7 +33,7 @@ struct SecretsInner {
     configured: Vec<SecretValue>,
     learned: Mutex<LearnedSecrets>,
     /// All of both.
-    known: ArcSwap<KnownSecrets>,
+    known: RwLock<Arc<KnownSecrets>>,
 }
 
 struct KnownSecrets {
@@ -68,7 +69,7 @@ impl Secrets {
     /// The same, of which more are [learned](Self::learn) later.
     pub fn with_learning(mut configured: Vec<SecretValue>) -> Self {
         configured.retain(SecretValue::is_long_enough);
-        let known = ArcSwap::from_pointee(KnownSecrets::from_secrets(configured.clone()));
+        let known = RwLock::new(Arc::new(KnownSecrets::from_secrets(configured.clone())));
         Self(Some(Arc::new(SecretsInner { configured, learned: Mutex::default(), known })))
     }
 
@@ -80,7 +81,7 @@ impl Secrets {
         let mut learned = held.learned.lock();
         if learned.learn_secret(key, value, Instant::now()) {
             let all = held.configured.iter().chain(learned.secrets()).cloned().collect();
-            held.known.store(Arc::new(KnownSecrets::from_secrets(all)));
+            *held.known.write() = Arc::new(KnownSecrets::from_secrets(all));
         }
     }
 
@@ -143,8 +144,8 @@ impl Secrets {
         }
     }
 
-    fn load_known(&self) -> Option<Guard<Arc<KnownSecrets>>> {
-        self.0.as_ref().map(|held| held.known.load())
+    fn load_known(&self) -> Option<Arc<KnownSecrets>> {
+        self.0.as_ref().map(|held| held.known.read().clone())
     }
 }
 

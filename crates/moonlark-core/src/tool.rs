@@ -3,21 +3,19 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::call::Call;
 use crate::content::ToolAnswer;
 use crate::grant::GrantSet;
 use crate::limits::CallLimits;
-use crate::metrics::SourceMetrics;
 use crate::portable_schema::PortableInput;
 use crate::problem::{Problem, Result, SourceLocation, Warning};
 use crate::schema::Schema;
 use crate::secret::Secrets;
+use crate::tool_body::SealedBody;
 use crate::value::{Object, Value};
 
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -63,19 +61,15 @@ pub struct Tool {
     pub warnings: Vec<Warning>,
     /// What a call of it may do and use.
     pub scope: Arc<CallScope>,
-    /// How often it has answered, for whoever looks at some of the answers.
-    pub(crate) answered: AtomicU32,
     /// Its parameters as they are listed, once they were.
     portable_input: OnceLock<PortableInput>,
-    /// Where its calls are counted, once there was one.
-    pub(crate) figures: OnceLock<Arc<SourceMetrics>>,
-    /// Only the gateway may reach it: validation, limits and the record would
+    /// Only the gateway can open it: validation, limits and the record would
     /// otherwise have a way around them.
-    pub(crate) body: ToolBody,
+    body: SealedBody,
 }
 
 /// How the name of a variant ends that answers with everything.
-pub(crate) const RAW_SUFFIX: &str = ":raw";
+pub const RAW_SUFFIX: &str = ":raw";
 
 /// Whether agents are shown a tool, and as what.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -129,6 +123,59 @@ impl CallEffects {
         CallEffects { read_only: true, destructive: false, idempotent: true, open_world: false };
 }
 
+/// What a call may do to the world, as rules name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EffectKind {
+    ReadOnly,
+    /// Anything but reading.
+    Writes,
+    Destructive,
+    Idempotent,
+    OpenWorld,
+}
+
+impl EffectKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EffectKind::ReadOnly => "read-only",
+            EffectKind::Writes => "writes",
+            EffectKind::Destructive => "destructive",
+            EffectKind::Idempotent => "idempotent",
+            EffectKind::OpenWorld => "open-world",
+        }
+    }
+
+    /// Whether it is among what a tool says of itself.
+    pub fn holds_for(self, effects: CallEffects) -> bool {
+        match self {
+            EffectKind::ReadOnly => effects.read_only,
+            EffectKind::Writes => !effects.read_only,
+            // What only reads says nothing by its other marks.
+            EffectKind::Destructive => effects.destructive && !effects.read_only,
+            EffectKind::Idempotent => effects.idempotent || effects.read_only,
+            EffectKind::OpenWorld => effects.open_world,
+        }
+    }
+
+    /// All that rules see in a tool; none in one that only calls others.
+    pub fn all_for_tool(tool: &Tool) -> impl Iterator<Item = EffectKind> {
+        Self::all_for_effects(tool.effects).filter(|_| !tool.only_calls)
+    }
+
+    /// All that hold for what a tool says of itself.
+    pub fn all_for_effects(effects: CallEffects) -> impl Iterator<Item = EffectKind> {
+        [
+            EffectKind::ReadOnly,
+            EffectKind::Writes,
+            EffectKind::Destructive,
+            EffectKind::Idempotent,
+            EffectKind::OpenWorld,
+        ]
+        .into_iter()
+        .filter(move |effect| effect.holds_for(effects))
+    }
+}
+
 /// Where tools come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
@@ -177,48 +224,13 @@ pub struct CallScope {
     pub secrets: Secrets,
 }
 
-type SyncBodyFn = dyn Fn(&Call, Value) -> Result<Value> + Send + Sync;
-type AnsweringBodyFn = dyn Fn(Call, Value) -> BoxFuture<Result<ToolAnswer>> + Send + Sync;
-type AsyncBodyFn = dyn Fn(Call, Value) -> BoxFuture<Result<Value>> + Send + Sync;
-
-/// What runs behind a tool. A body that waits is dropped to cancel it.
-#[derive(Clone)]
-pub enum ToolBody {
-    /// Pure computation: done when it returns.
-    Now(Arc<SyncBodyFn>),
-    /// May wait.
-    Later(Arc<AsyncBodyFn>),
-    /// May wait, and answers in the form its caller gets.
-    Answering(Arc<AnsweringBodyFn>),
-}
-
-impl ToolBody {
-    pub fn from_fn(body: impl Fn(&Call, Value) -> Result<Value> + Send + Sync + 'static) -> Self {
-        ToolBody::Now(Arc::new(body))
-    }
-
-    pub fn from_async_fn<F>(body: impl Fn(Call, Value) -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = Result<Value>> + Send + 'static,
-    {
-        ToolBody::Later(Arc::new(move |call, args| Box::pin(body(call, args))))
-    }
-
-    pub fn from_answering_fn<F>(body: impl Fn(Call, Value) -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = Result<ToolAnswer>> + Send + 'static,
-    {
-        ToolBody::Answering(Arc::new(move |call, args| Box::pin(body(call, args))))
-    }
-}
-
 impl Tool {
     /// A tool with careful defaults; set the public fields for the rest.
     pub fn new(
         name: impl Into<String>,
         source: Arc<Source>,
         input: Schema,
-        body: ToolBody,
+        body: impl Into<SealedBody>,
     ) -> Self {
         Self {
             name: name.into(),
@@ -241,10 +253,8 @@ impl Tool {
             definition: None,
             warnings: Vec::new(),
             scope: Arc::default(),
-            answered: AtomicU32::new(0),
             portable_input: OnceLock::new(),
-            figures: OnceLock::new(),
-            body,
+            body: body.into(),
         }
     }
 
@@ -300,24 +310,25 @@ impl Tool {
             definition: self.definition.clone(),
             warnings: self.warnings.clone(),
             scope: self.scope.clone(),
-            answered: AtomicU32::new(0),
             portable_input: OnceLock::new(),
-            figures: OnceLock::new(),
             body: self.body.clone(),
         }
     }
 
-    /// The same tool, every call of which ends with this Problem.
+    /// The same tool with another body.
     #[must_use]
-    pub fn into_failing(mut self, problem: &Problem) -> Tool {
-        let message = format!("{} is out of order: {}", self.name, problem.message);
-        let problem = problem.clone().with_message(message);
-        self.body = ToolBody::from_fn(move |_, _| Err(problem.clone()));
+    pub fn with_body(mut self, body: impl Into<SealedBody>) -> Tool {
+        self.body = body.into();
         self
     }
 
+    /// What runs behind it, for the gateway.
+    pub fn body(&self) -> &SealedBody {
+        &self.body
+    }
+
     /// Hold the tool to its own output schema.
-    pub(crate) fn check_output(&self, answer: ToolAnswer) -> Result<ToolAnswer> {
+    pub fn check_output(&self, answer: ToolAnswer) -> Result<ToolAnswer> {
         let Some(output) = &self.output else { return Ok(answer) };
         let checked = match &answer {
             ToolAnswer::Value(value) => output.find_violations(value, "field"),
@@ -337,7 +348,7 @@ impl Tool {
 
     /// Whether the call blocks nobody: it can be made where nothing may wait.
     pub fn is_instant(&self) -> bool {
-        matches!(self.body, ToolBody::Now(_))
+        self.body.is_instant()
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::nearest::nearest_name;
 use crate::problem::{Problem, Result, SourceLocation, Warning};
 use crate::schema::Schema;
-use crate::tool::{CallEffects, CallScope, Source, Tool, ToolBody};
+use crate::tool::{CallEffects, CallScope, Source, Tool};
+use crate::tool_body::SealedBody;
 use crate::tool_parameters;
 pub use crate::tool_parameters::merge_mistakes;
 use crate::value::{Object, Value};
@@ -117,7 +118,7 @@ impl ToolHeader {
         configured: Option<String>,
         source: Arc<Source>,
         mut scope: CallScope,
-        body: ToolBody,
+        body: impl Into<SealedBody>,
     ) -> Result<Tool> {
         let place = || SourceLocation::in_file(source.name.clone());
         let name = match (configured, self.name) {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use moonlark_core::artifacts::{ArtifactContent, StoredArtifact};
 use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::artifacts::{ArtifactContent, StoredArtifact};
 
 use crate::text_index::{IndexEntry, TextIndexBuilder};
 

@@ -1,7 +1,8 @@
 //! The functions of a catalog as data, for programs that search as agents do.
 
+use moonlark_core::Result;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
-use moonlark_core::{Call, Result};
+use moonlark_gateway::Call;
 use serde_json::{Value as Json, json};
 
 use crate::function_search::find_source;

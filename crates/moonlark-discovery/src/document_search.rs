@@ -7,7 +7,8 @@ use moonlark_core::nearest::nearest_name;
 use moonlark_core::sdk::SdkSource;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::{Object, shorten_text};
-use moonlark_core::{Call, ProblemCode, Result, Value};
+use moonlark_core::{ProblemCode, Result, Value};
+use moonlark_gateway::Call;
 
 use crate::function_search::find_source;
 

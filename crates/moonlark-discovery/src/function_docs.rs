@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use moonlark_core::script_functions::{ScriptFunction, find_script_function};
 use moonlark_core::sdk::{SdkFunction, SdkSource, to_identifier};
-use moonlark_core::{Call, Catalog, Problem, Result, Value};
+use moonlark_core::{Catalog, Problem, Result, Value};
+use moonlark_gateway::Call;
 use moonlark_render::luau::sdk_docs::{ObservedResult, SdkFunctionDocs, docs_for_page};
+use moonlark_render::script_functions::{ScriptFunction, find_script_function};
 
 use crate::example_call::render_example_call;
 use crate::function_summary::{find_result_type, mentions_name, observed_result};

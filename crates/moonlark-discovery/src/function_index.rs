@@ -160,7 +160,8 @@ mod tests {
     use std::sync::Arc;
 
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Source, SourceKind, ToolBody};
+    use moonlark_core::tool::{Source, SourceKind};
+    use moonlark_gateway::tool_body::ToolBody;
     use serde_json::json;
 
     use super::*;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::tool::SourceKind;
 use moonlark_core::visible_text::visible_in_line;
-use moonlark_core::{Call, Catalog, Problem, Result, Value};
+use moonlark_core::{Catalog, Problem, Result, Value};
+use moonlark_gateway::Call;
 
 use crate::function_index;
 use crate::function_search::find_source;

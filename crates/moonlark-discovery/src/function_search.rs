@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use moonlark_core::script_functions::script_functions_for;
 use moonlark_core::sdk::{Sdk, SdkFunction, SdkSource};
-use moonlark_core::{Call, Catalog, Result, Value};
+use moonlark_core::{Catalog, Result, Value};
+use moonlark_gateway::Call;
+use moonlark_render::script_functions::script_functions_for;
 
 use crate::document_search::{self, SearchScope};
 use crate::function_list::{self, still_connecting_note};

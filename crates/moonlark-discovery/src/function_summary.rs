@@ -1,8 +1,8 @@
 //! A function in as few words as a call can be written from: its signature on
 //! one line, the types that it names, one sentence.
 
-use moonlark_core::Call;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
+use moonlark_gateway::Call;
 use moonlark_render::luau::sdk_docs::{ObservedResult, SdkFunctionDocs, sdk_function_docs};
 
 use crate::SDK_NAME_PREFIX;

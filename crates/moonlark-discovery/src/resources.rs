@@ -8,14 +8,16 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use moonlark_core::artifacts::ArtifactContent;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::schema::Schema;
 use moonlark_core::sdk::SdkSource;
 use moonlark_core::source_resources::{ResourceWatcher, SourceResources};
-use moonlark_core::tool::{CallEffects, ToolBody, ToolListing};
+use moonlark_core::tool::{CallEffects, ToolListing};
 use moonlark_core::value::{Object, shorten_text};
-use moonlark_core::{Call, Catalog, Problem, ProblemCode, Result, Tool, Value};
+use moonlark_core::{Catalog, Problem, ProblemCode, Result, Tool, Value};
+use moonlark_gateway::Call;
+use moonlark_gateway::artifacts::ArtifactContent;
+use moonlark_gateway::tool_body::ToolBody;
 use serde_json::{Map, Value as Json, json};
 
 use crate::function_search::find_source;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Source, SourceKind, ToolBody, ToolExposure};
-use moonlark_core::{Call, Caller, Catalog, Gateway, Tool, Value};
+use moonlark_core::tool::{Source, SourceKind, ToolExposure};
+use moonlark_core::{Catalog, Tool, Value};
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_gateway::{Call, Caller, Gateway};
 use serde_json::{Value as Json, json};
 
 /// Two servers: `git-hub` and `files`.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use moonlark_core::content::{Content, ToolAnswer};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{CallEffects, ToolBody, ToolListing};
+use moonlark_core::tool::{CallEffects, ToolListing};
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode, Result, Tool, Value};
+use moonlark_gateway::tool_body::ToolBody;
 use serde_json::{Map, Value as Json, json};
 
 use crate::index_cache::FunctionIndexCache;

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use moonlark_core::limits::format_size;
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Problem, ProblemCode, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_gateway::Call;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error};
 

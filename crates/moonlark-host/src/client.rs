@@ -12,9 +12,10 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-use moonlark_core::call_client::ClientQuestion;
 use moonlark_core::value::{Object, shorten_text};
-use moonlark_core::{Call, Module, Problem, Result, Value};
+use moonlark_core::{Module, Problem, Result, Value};
+use moonlark_gateway::Call;
+use moonlark_gateway::call_client::ClientQuestion;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;

@@ -9,7 +9,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::{Call, Problem, Result};
+use moonlark_core::{Problem, Result};
+use moonlark_gateway::Call;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;

@@ -2,7 +2,8 @@
 
 use hmac::{Hmac, Mac};
 use moonlark_core::value::TextOrBytes;
-use moonlark_core::{Call, Module, Problem, Result};
+use moonlark_core::{Module, Problem, Result};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -6,7 +6,8 @@ mod csv_writer;
 use std::collections::HashSet;
 
 use moonlark_core::value::shorten_text;
-use moonlark_core::{Call, Module, Problem, Result, Value};
+use moonlark_core::{Module, Problem, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

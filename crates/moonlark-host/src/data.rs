@@ -1,7 +1,8 @@
 //! `data`: JSON files that lie beside scripts.
 
 use moonlark_core::value::shorten_text;
-use moonlark_core::{Call, Module, Result, Value};
+use moonlark_core::{Module, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -1,7 +1,8 @@
 //! `env`: the environment variables that the operator allows.
 
 use moonlark_core::value::shorten_text;
-use moonlark_core::{Call, Module, Problem, Result};
+use moonlark_core::{Module, Problem, Result};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -8,7 +8,8 @@ mod command;
 mod process_run;
 
 use moonlark_core::value::TextOrBytes;
-use moonlark_core::{Call, Module, Result, Value};
+use moonlark_core::{Module, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use moonlark_core::limits::format_seconds;
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Module, Problem, Result, Value};
+use moonlark_core::{Module, Problem, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -9,7 +9,8 @@ mod readable_text;
 mod select;
 
 use moonlark_core::value::{Object, shorten_text};
-use moonlark_core::{Call, Module, Problem, Result, Value};
+use moonlark_core::{Module, Problem, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use scraper::ElementRef;
 use serde::Deserialize;

@@ -15,7 +15,8 @@ mod tests;
 
 use http::Method;
 use moonlark_core::value::TextOrBytes;
-use moonlark_core::{Call, Module, Result, Value};
+use moonlark_core::{Module, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

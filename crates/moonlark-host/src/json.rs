@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use moonlark_core::limits::format_size;
 use moonlark_core::value::TextOrBytes;
-use moonlark_core::{Call, Module, Problem, Result, Value};
+use moonlark_core::{Module, Problem, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

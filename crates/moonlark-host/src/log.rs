@@ -1,6 +1,7 @@
 //! `log`: messages to the operator's log and to whoever made the call.
 
-use moonlark_core::{Call, LogLevel, Module, Result, Value};
+use moonlark_core::{Module, Result, Value};
+use moonlark_gateway::{Call, LogLevel};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

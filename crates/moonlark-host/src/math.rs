@@ -10,7 +10,8 @@ mod round;
 use std::f64::consts;
 
 use moonlark_core::module::ScriptLanguage;
-use moonlark_core::{Call, Module, Problem, Result};
+use moonlark_core::{Module, Problem, Result};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -48,12 +49,12 @@ fn add_power_functions(module: Module) -> Module {
         .example(json!({"x": 2, "y": -1}), json!(0.5))
         .fails(json!({"x": 2, "y": 64}), "does not fit 64 bits")
         .fails(json!({"x": -8, "y": 0.5}), "has no result")
-        .function("sqrt", "The square root of x.", |_, MathUnaryArgs { x }| {
+        .function("sqrt", "The square root of x.", |_: &Call, MathUnaryArgs { x }| {
             apply_float_function("sqrt", x, f64::sqrt)
         })
         .example(json!({"x": 9}), json!(3.0))
         .fails(json!({"x": -1}), "sqrt of -1 has no result")
-        .function("exp", "e to the power of x.", |_, MathUnaryArgs { x }| {
+        .function("exp", "e to the power of x.", |_: &Call, MathUnaryArgs { x }| {
             apply_float_function("exp", x, f64::exp)
         })
         .example(json!({"x": 0}), json!(1.0))
@@ -70,14 +71,18 @@ fn add_power_functions(module: Module) -> Module {
 
 fn add_rounding_functions(module: Module) -> Module {
     module
-        .function("floor", "The largest integer that is not above x.", |_, MathUnaryArgs { x }| {
-            x.round_to_i64(f64::floor)
-        })
+        .function(
+            "floor",
+            "The largest integer that is not above x.",
+            |_: &Call, MathUnaryArgs { x }| x.round_to_i64(f64::floor),
+        )
         .example(json!({"x": -1.5}), json!(-2))
         .fails(json!({"x": 1e300}), "does not fit 64 bits")
-        .function("ceil", "The smallest integer that is not below x.", |_, MathUnaryArgs { x }| {
-            x.round_to_i64(f64::ceil)
-        })
+        .function(
+            "ceil",
+            "The smallest integer that is not below x.",
+            |_: &Call, MathUnaryArgs { x }| x.round_to_i64(f64::ceil),
+        )
         .example(json!({"x": 1.2}), json!(2))
         .fails(json!({"x": "1.2"}), "expected a number")
         .function(
@@ -99,32 +104,32 @@ fn add_rounding_functions(module: Module) -> Module {
 
 fn add_angle_functions(module: Module) -> Module {
     module
-        .function("sin", "The sine of x radians.", |_, MathUnaryArgs { x }| {
+        .function("sin", "The sine of x radians.", |_: &Call, MathUnaryArgs { x }| {
             apply_float_function("sin", x, f64::sin)
         })
         .example(json!({"x": 0}), json!(0.0))
         .fails(json!({"x": "0"}), "expected a number")
-        .function("cos", "The cosine of x radians.", |_, MathUnaryArgs { x }| {
+        .function("cos", "The cosine of x radians.", |_: &Call, MathUnaryArgs { x }| {
             apply_float_function("cos", x, f64::cos)
         })
         .example(json!({"x": 0}), json!(1.0))
         .fails(json!({"x": []}), "expected a number")
-        .function("tan", "The tangent of x radians.", |_, MathUnaryArgs { x }| {
+        .function("tan", "The tangent of x radians.", |_: &Call, MathUnaryArgs { x }| {
             apply_float_function("tan", x, f64::tan)
         })
         .example(json!({"x": 0}), json!(0.0))
         .fails(json!({}), "x")
-        .function("asin", "The angle whose sine is x.", |_, MathUnaryArgs { x }| {
+        .function("asin", "The angle whose sine is x.", |_: &Call, MathUnaryArgs { x }| {
             apply_float_function("asin", x, f64::asin)
         })
         .example(json!({"x": 0}), json!(0.0))
         .fails(json!({"x": 2}), "asin of 2 has no result")
-        .function("acos", "The angle whose cosine is x.", |_, MathUnaryArgs { x }| {
+        .function("acos", "The angle whose cosine is x.", |_: &Call, MathUnaryArgs { x }| {
             apply_float_function("acos", x, f64::acos)
         })
         .example(json!({"x": 1}), json!(0.0))
         .fails(json!({"x": -1.5}), "acos of -1.5 has no result")
-        .function("atan", "The angle whose tangent is x.", |_, MathUnaryArgs { x }| {
+        .function("atan", "The angle whose tangent is x.", |_: &Call, MathUnaryArgs { x }| {
             apply_float_function("atan", x, f64::atan)
         })
         .example(json!({"x": 0}), json!(0.0))

@@ -1,6 +1,7 @@
 //! `progress`: tell whoever made the call how far the work is.
 
-use moonlark_core::{Call, Module, Problem, Result};
+use moonlark_core::{Module, Problem, Result};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

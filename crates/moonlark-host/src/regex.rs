@@ -5,7 +5,8 @@
 mod compiled_pattern;
 
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Module, Result, Value};
+use moonlark_core::{Module, Result, Value};
+use moonlark_gateway::Call;
 use regex::{Captures, Match};
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use moonlark_core::{Call, Module, Problem, Result};
+use moonlark_core::{Module, Problem, Result};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -14,7 +14,8 @@ mod sqlite_statement;
 mod tests;
 
 use moonlark_core::value::shorten_text;
-use moonlark_core::{Call, Module, Problem, ProblemCode, Result, Value};
+use moonlark_core::{Module, Problem, ProblemCode, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

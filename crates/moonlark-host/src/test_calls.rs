@@ -4,13 +4,15 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use moonlark_core::gateway::StartedCall;
 use moonlark_core::grant::GrantSet;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::module::ModuleFunction;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{CallScope, Source, SourceKind, Tool, ToolBody};
-use moonlark_core::{Caller, Catalog, Gateway, Problem, Result, Value};
+use moonlark_core::tool::{CallScope, Source, SourceKind, Tool};
+use moonlark_core::{Catalog, Problem, Result, Value};
+use moonlark_gateway::gateway::StartedCall;
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_gateway::{Caller, Gateway};
 use serde_json::Value as Json;
 
 /// A script's scope: its directory, what it is granted, default limits.

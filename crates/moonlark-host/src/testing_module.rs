@@ -3,10 +3,11 @@
 
 mod differ;
 
-use moonlark_core::mock::TestMock;
 use moonlark_core::module::ScriptLanguage;
 use moonlark_core::value::{Object, Value};
-use moonlark_core::{Call, Module, Problem, ProblemCode, Result};
+use moonlark_core::{Module, Problem, ProblemCode, Result};
+use moonlark_gateway::Call;
+use moonlark_gateway::mock::TestMock;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

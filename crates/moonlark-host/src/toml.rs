@@ -2,7 +2,8 @@
 
 use moonlark_core::limits::format_size;
 use moonlark_core::value::{MAX_VALUE_DEPTH, Object, ValuePath, shorten_text};
-use moonlark_core::{Call, Module, Problem, Result, Value};
+use moonlark_core::{Module, Problem, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -6,7 +6,8 @@ use std::net::Ipv6Addr;
 
 use moonlark_core::limits::format_size;
 use moonlark_core::value::{Object, TextOrBytes};
-use moonlark_core::{Call, Module, Problem, Result, Value};
+use moonlark_core::{Module, Problem, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

@@ -8,7 +8,8 @@ mod scalar;
 mod yaml_composer;
 
 use moonlark_core::value::ValuePath;
-use moonlark_core::{Call, Module, Problem, Result, Value};
+use moonlark_core::{Module, Problem, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;

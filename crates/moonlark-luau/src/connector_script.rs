@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mlua::{Lua, Table, Value as Lv};
-use moonlark_core::gateway::StartedCall;
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::script_snapshot::ScriptSnapshot;
-use moonlark_core::{Call, Caller, Gateway, Problem, ProblemCode, Result, Value, tool_header};
+use moonlark_core::{Problem, ProblemCode, Result, Value, tool_header};
+use moonlark_gateway::gateway::StartedCall;
+use moonlark_gateway::{Call, Caller, Gateway};
 use tokio::sync::mpsc;
 
 use crate::engine::LuauEngine;

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
-use moonlark_core::metrics::family::MetricFamily;
 use moonlark_core::module::ScriptLanguage;
 use moonlark_core::{Module, Problem, Result};
+use moonlark_gateway::metrics::family::MetricFamily;
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio_util::task::AbortOnDropHandle;

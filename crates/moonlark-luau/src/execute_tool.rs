@@ -17,12 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moonlark_core::content::ToolAnswer;
-use moonlark_core::gateway::run_until_deadline;
 use moonlark_core::limits::format_seconds;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{CallScope, Source, SourceKind, ToolBody, ToolListing};
-use moonlark_core::trace::SpanKind;
-use moonlark_core::{Call, LogLevel, Problem, ProblemCode, Result, Run, Tool, Value};
+use moonlark_core::tool::{CallScope, Source, SourceKind, ToolListing};
+use moonlark_core::{Problem, ProblemCode, Result, Tool, Value};
+use moonlark_gateway::gateway::run_until_deadline;
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_gateway::trace::SpanKind;
+use moonlark_gateway::{Call, LogLevel, Run};
 use serde_json::{Value as Json, json};
 use tokio::time::Instant;
 

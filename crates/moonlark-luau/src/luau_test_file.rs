@@ -6,8 +6,8 @@ use mlua::{Table, Value as Lv};
 use moonlark_core::limits::format_seconds;
 use moonlark_core::module::ScriptLanguage;
 use moonlark_core::script_snapshot::{ScriptFileReader, ScriptSnapshot};
-use moonlark_core::tool_header;
-use moonlark_core::{Call, Problem, ProblemCode, Result};
+use moonlark_core::{Problem, ProblemCode, Result, tool_header};
+use moonlark_gateway::Call;
 
 use crate::engine::LuauEngine;
 use crate::script_unit::{MAX_FILE_LOOKUPS, ScriptUnit, display_path};

@@ -8,9 +8,8 @@ use std::time::Duration;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::script_snapshot::ScriptFileReader;
 use moonlark_core::tool::CallScope;
-use moonlark_core::{
-    Call, Caller, Catalog, Gateway, Module, Problem, ProblemCode, Result, Tool, Value,
-};
+use moonlark_core::{Catalog, Module, Problem, ProblemCode, Result, Tool, Value};
+use moonlark_gateway::{Call, Caller, Gateway};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;

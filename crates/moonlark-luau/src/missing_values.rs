@@ -6,9 +6,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use moonlark_core::Tool;
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::value::shorten_text;
-use moonlark_core::{Call, Tool};
+use moonlark_gateway::Call;
 use serde_json::Value as Json;
 
 use crate::answer_tree::{AnswerPart, AnswerTree, PlaceKinds};

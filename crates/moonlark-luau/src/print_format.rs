@@ -6,8 +6,8 @@
 
 use mlua::{Table, Value as Lv};
 use moonlark_core::ProblemCode;
-use moonlark_core::artifacts::preview_value;
 use moonlark_core::value::{Object, Value};
+use moonlark_gateway::artifacts::preview_value;
 
 use crate::luau_bridge::Bridge;
 

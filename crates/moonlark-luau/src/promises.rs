@@ -14,9 +14,10 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use futures::FutureExt;
-use moonlark_core::run::CallSite;
 use moonlark_core::tool::BoxFuture;
-use moonlark_core::{Problem, Result, Run, Value};
+use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::Run;
+use moonlark_gateway::run::CallSite;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 

@@ -10,7 +10,8 @@ use mlua::{Table, Value as Lv};
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::script_snapshot::ScriptSnapshot;
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Caller, Gateway, Problem, ProblemCode, Result, Value, tool_header};
+use moonlark_core::{Problem, ProblemCode, Result, Value, tool_header};
+use moonlark_gateway::{Call, Caller, Gateway};
 
 use crate::engine::LuauEngine;
 use crate::luau_bridge::Bridge;

@@ -5,9 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use moonlark_core::Call;
 use moonlark_core::sdk::to_identifier;
 use moonlark_core::value::{Value, shorten_text};
+use moonlark_gateway::Call;
 use parking_lot::Mutex;
 
 use crate::answer_tree::{AnswerTree, MAX_ANSWER_VALUES};

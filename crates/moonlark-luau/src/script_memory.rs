@@ -15,10 +15,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 
-use moonlark_core::call::LOCAL_CALLER;
 use moonlark_core::limits::format_size;
-use moonlark_core::metrics::family::{MetricFamily, MetricKind};
-use moonlark_core::{Caller, Problem, ProblemCode, Result};
+use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_gateway::Caller;
+use moonlark_gateway::call::LOCAL_CALLER;
+use moonlark_gateway::metrics::family::{MetricFamily, MetricKind};
 use parking_lot::Mutex;
 
 use crate::machine_memory::machine_memory_bytes;

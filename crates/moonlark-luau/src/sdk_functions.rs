@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table, Value as Lv};
-use moonlark_core::gateway::StartedCall;
-use moonlark_core::run::CallSite;
 use moonlark_core::sdk::to_identifier;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::{Object, Value, shorten_text};
-use moonlark_core::{Call, Problem, Result, Tool};
+use moonlark_core::{Problem, Result, Tool};
+use moonlark_gateway::Call;
+use moonlark_gateway::gateway::StartedCall;
+use moonlark_gateway::run::CallSite;
 use serde_json::Value as Json;
 
 use crate::execute_tool::answer_values::{self, AnswerTextForm};

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
 use moonlark_core::script_snapshot::{ScriptFileReader, ScriptSnapshot};
-use moonlark_core::tool::{CallScope, Source, SourceKind, Tool, ToolBody};
-use moonlark_core::tool_header;
-use moonlark_core::{Call, Caller, Gateway, Problem, ProblemCode, Result, Value};
+use moonlark_core::tool::{CallScope, Source, SourceKind, Tool};
+use moonlark_core::{Problem, ProblemCode, Result, Value, tool_header};
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_gateway::{Call, Caller, Gateway};
 
 use crate::engine::{LuauEngine, VmParkingSlot};
 use crate::script_memory::ScriptMemory;

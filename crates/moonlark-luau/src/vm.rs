@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value as Lv};
-use moonlark_core::journal::RecordId;
+use moonlark_core::record_id::RecordId;
 use moonlark_core::value::{Object, Value};
-use moonlark_core::{Call, Problem, ProblemCode, Result};
+use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_gateway::Call;
 
 use crate::connector_script::{CompletedScan, MAX_CONNECTOR_STATE_BYTES, ScanItemSender};
 use crate::luau_bridge::Bridge;

@@ -19,7 +19,8 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use mlua::{Lua, VmState, ffi};
-use moonlark_core::{Call, Problem};
+use moonlark_core::Problem;
+use moonlark_gateway::Call;
 use parking_lot::Mutex;
 
 /// How often the watchdog looks.

@@ -11,6 +11,7 @@ mod function_doc;
 mod function_parts;
 pub mod luau;
 mod modules_page;
+pub mod script_functions;
 pub mod starlark;
 #[cfg(test)]
 mod tests;

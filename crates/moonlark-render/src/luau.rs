@@ -19,7 +19,7 @@ use super::function_parts::{
     object_fields, one_line_description, option_params, options_type_name, param_type_name,
     progress_function, requires_field, result_type_name, search_options,
 };
-use moonlark_core::learned_shapes::AnswerShape;
+use moonlark_core::answer_shape::AnswerShape;
 use moonlark_core::module::{FunctionParam, Module, ModuleFunction, ScriptLanguage};
 use moonlark_core::problem::{ProblemCode, Result};
 use moonlark_core::schema::Schema;

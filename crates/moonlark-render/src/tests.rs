@@ -5,10 +5,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{FunctionDoc, luau, modules_page, starlark};
-use moonlark_core::call::Call;
 use moonlark_core::module::{Module, ScriptLanguage};
 use moonlark_core::problem::Result;
 use moonlark_core::schema::Schema;
+use moonlark_core::tool_body::{BodyCall, SealedBody};
 use moonlark_core::value::Value;
 
 #[derive(Deserialize, JsonSchema)]
@@ -49,11 +49,27 @@ struct Pause {
     seconds: f64,
 }
 
-fn post(_: &Call, _: Post) -> Result<WebAnswer> {
+/// The functions are drawn, and never called.
+struct NoCall;
+
+impl BodyCall for NoCall {
+    fn seal_fn(_: impl Fn(&Self, Value) -> Result<Value> + Send + Sync + 'static) -> SealedBody {
+        SealedBody::empty()
+    }
+
+    fn seal_async_fn<F>(_: impl Fn(Self, Value) -> F + Send + Sync + 'static) -> SealedBody
+    where
+        F: Future<Output = Result<Value>> + Send + 'static,
+    {
+        SealedBody::empty()
+    }
+}
+
+fn post(_: &NoCall, _: Post) -> Result<WebAnswer> {
     Ok(WebAnswer { status: 200, more: None })
 }
 
-fn pause(_: &Call, _: Pause) -> Result<()> {
+fn pause(_: &NoCall, _: Pause) -> Result<()> {
     Ok(())
 }
 

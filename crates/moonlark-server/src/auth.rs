@@ -23,9 +23,10 @@ use axum::extract::Request;
 use axum::response::Response;
 use futures::StreamExt;
 use http::{HeaderMap, header};
-use moonlark_core::call::{ANONYMOUS_CALLER, LOCAL_CALLER};
-use moonlark_core::policy::{RuleAction, RuleTerms};
-use moonlark_core::{Gateway, Problem, ProblemCode, Result};
+use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_gateway::Gateway;
+use moonlark_gateway::call::{ANONYMOUS_CALLER, LOCAL_CALLER};
+use moonlark_gateway::policy::{RuleAction, RuleTerms};
 use parking_lot::Mutex;
 
 use crate::principal::Principal;

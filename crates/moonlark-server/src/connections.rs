@@ -167,8 +167,10 @@ mod tests {
     use axum::Router;
     use axum::routing::get;
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Source, SourceKind, ToolBody};
-    use moonlark_core::{Catalog, Gateway, Tool};
+    use moonlark_core::tool::{Source, SourceKind};
+    use moonlark_core::{Catalog, Tool};
+    use moonlark_gateway::Gateway;
+    use moonlark_gateway::tool_body::ToolBody;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;

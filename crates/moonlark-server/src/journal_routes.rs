@@ -6,9 +6,11 @@
 use axum::extract::{Path, Query, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName};
-use moonlark_core::approval::{ApprovalDecider, ApprovalDecision, ApprovalLedger};
-use moonlark_core::journal::{JournalQuery, JournalQueryKind, JournalRecorder, RecordId};
-use moonlark_core::{Gateway, Problem, ProblemCode, Result};
+use moonlark_core::record_id::RecordId;
+use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_gateway::Gateway;
+use moonlark_gateway::approval::{ApprovalDecider, ApprovalDecision, ApprovalLedger};
+use moonlark_gateway::journal::{JournalQuery, JournalQueryKind, JournalRecorder};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;

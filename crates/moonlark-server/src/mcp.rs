@@ -34,7 +34,8 @@ use http::request::Parts;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::source_resources::{SourceResources, resources_for_prompt, resources_for_uri};
 use moonlark_core::tool::SourceKind;
-use moonlark_core::{Caller, Catalog, Gateway, Problem, ProblemCode, Value};
+use moonlark_core::{Catalog, Problem, ProblemCode, Value};
+use moonlark_gateway::{Caller, Gateway};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
     CompleteResult, DiscoverResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
@@ -52,8 +53,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::MOONLARK_VERSION;
-use crate::principal::Principal;
+use crate::{MOONLARK_VERSION, principal::Principal};
 use call_notifications::RequestedNotifications;
 use content_kinds::ContentKinds;
 use legacy_subscriptions::LegacySubscriptions;

@@ -8,8 +8,8 @@ mod prometheus;
 use axum::extract::State as Extract;
 use axum::response::{IntoResponse, Response};
 use http::header;
-use moonlark_core::Gateway;
-use moonlark_core::metrics::family::{MetricFamily, MetricKind};
+use moonlark_gateway::Gateway;
+use moonlark_gateway::metrics::family::{MetricFamily, MetricKind};
 
 use crate::MOONLARK_VERSION;
 use crate::rest_routes::RestState;

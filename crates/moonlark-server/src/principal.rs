@@ -11,8 +11,8 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use http::Extensions;
 use http::request::Parts;
-use moonlark_core::Caller;
-use moonlark_core::call::LOCAL_CALLER;
+use moonlark_gateway::Caller;
+use moonlark_gateway::call::LOCAL_CALLER;
 
 /// Who it is, as far as that is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -6,7 +6,7 @@
 
 use http::HeaderMap;
 use http::request::Parts;
-use moonlark_core::trace::TraceContext;
+use moonlark_gateway::trace::TraceContext;
 use rmcp::RoleServer;
 use rmcp::model::RequestMetaObject;
 use rmcp::service::RequestContext;

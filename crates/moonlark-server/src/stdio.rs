@@ -12,7 +12,8 @@ mod stdio_fast_path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use moonlark_core::{Gateway, Problem};
+use moonlark_core::Problem;
+use moonlark_gateway::Gateway;
 use rmcp::model::{ClientRequest, GetMeta, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::async_rw::AsyncRwTransport;

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use moonlark_core::gateway::StartedCall;
 use moonlark_core::module::ModuleFunction;
 use moonlark_core::script_snapshot::ScriptFileReader;
 use moonlark_core::tool::BoxFuture;
-use moonlark_core::{Call, LogLevel, Module, Problem, Result, Value};
+use moonlark_core::{Module, Problem, Result, Value};
+use moonlark_gateway::gateway::StartedCall;
+use moonlark_gateway::{Call, LogLevel};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 

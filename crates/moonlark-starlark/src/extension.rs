@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use moonlark_core::script_snapshot::{ScriptFileReader, ScriptSnapshot};
-use moonlark_core::tool::{CallScope, Source, SourceKind, Tool, ToolBody};
+use moonlark_core::tool::{CallScope, Source, SourceKind, Tool};
 use moonlark_core::tool_header::{self, ToolHeader};
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Caller, Gateway, Problem, ProblemCode, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_gateway::{Call, Caller, Gateway};
 
 use tokio::sync::Semaphore;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use moonlark_core::module::ScriptLanguage;
 use moonlark_core::script_snapshot::{ScriptFileReader, ScriptSnapshot};
-use moonlark_core::tool_header;
-use moonlark_core::{Call, Result, Value};
+use moonlark_core::{Result, Value, tool_header};
+use moonlark_gateway::Call;
 
 use crate::engine::{StarlarkEngine, StarlarkScriptVersion};
 use crate::worker_protocol::{MAX_EXTENSION_FILES, WorkerJobKind};

@@ -8,12 +8,11 @@ use std::time::{Duration, SystemTime};
 
 use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::limits::CallLimits;
-use moonlark_core::secret::{SecretValue, Secrets};
+use moonlark_core::secret::{SecretText, SecretValue, Secrets};
 use moonlark_core::source_resources::SourceHealth;
 use moonlark_core::tool::{CallScope, SourceKind};
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Tool, Value};
-use moonlark_upstream::mcp::SecretText;
-use moonlark_upstream::openapi::{
+use moonlark_openapi::{
     self, ApiCredential, ApiCredentials, ApiSettings, ClientCredentials, OriginMemory,
     RefPermission, SpecLocation,
 };
@@ -22,8 +21,8 @@ use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
-use crate::config::{ApiAuthConfig, ApiConfig, ApiSchemeAuth, tool_configs};
-use crate::config_file::LoadedConfig;
+use moonlark_config::config_file::LoadedConfig;
+use moonlark_config::{ApiAuthConfig, ApiConfig, ApiSchemeAuth, tool_configs};
 
 /// Before a document that could not be read is tried again.
 const INITIAL_SPEC_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -305,13 +304,14 @@ async fn read_document(
 ) -> Result<ApiDocumentState> {
     let place =
         |problem: Problem| problem.at_location(SourceLocation::in_file(settings.file.clone()));
-    let loaded = openapi::load_document(spec, refs).await.map_err(place)?;
+    let loaded = moonlark_openapi::load_document(spec, refs).await.map_err(place)?;
     let refused: Vec<Problem> = loaded.problems.into_iter().map(place).collect();
     let (settings, document) = (settings.clone(), Arc::new(loaded.document));
     let file = settings.file.clone();
     // Thousands of operations are work for a thread that has time.
     let made =
-        tokio::task::spawn_blocking(move || openapi::build_api_tools(settings, document)).await;
+        tokio::task::spawn_blocking(move || moonlark_openapi::build_api_tools(settings, document))
+            .await;
     let made = made.unwrap_or_else(|_| Err(Problem::internal("the document could not be read")));
     let place = |problem: Problem| problem.at_location(SourceLocation::in_file(file.clone()));
     let (tools, flaws) = made.map_err(place)?;
@@ -376,7 +376,7 @@ fn api_settings(
                     .at_location(SourceLocation::in_file(format!("apis.{name}.auth_env")))
                     .with_hint(format!(
                         "set {variable}, or add a line {variable}=… to {}",
-                        crate::secrets_file::secrets_file_display_path()
+                        moonlark_state::secrets_file::secrets_file_display_path()
                     ))
             })?;
             secrets.push(SecretValue {

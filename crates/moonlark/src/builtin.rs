@@ -11,9 +11,9 @@ use moonlark_core::tool::CallScope;
 use moonlark_core::{Problem, Result, SourceLocation, Tool};
 use moonlark_luau::{ExecuteSettings, LuauCheckMode, LuauEngine};
 
-use crate::config::{ExecuteCheckConfig, ProjectConfig};
-use crate::config_file::LoadedConfig;
 use crate::knowledge_base::KnowledgeBase;
+use moonlark_config::config_file::LoadedConfig;
+use moonlark_config::{ExecuteCheckConfig, ProjectConfig};
 
 /// Built-ins that a script may stand in for.
 pub const REPLACEABLE_TOOL_NAMES: [&str; 3] = ["search", "get_document", "list_sources"];

@@ -51,11 +51,12 @@ use std::sync::Arc;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use moonlark_core::tool::SourceKind;
-use moonlark_core::{Caller, Catalog, Problem, Tool, Value};
+use moonlark_core::{Catalog, Problem, Tool, Value};
+use moonlark_gateway::Caller;
 
-use crate::config::LogFormat;
-use crate::config_file::{LoadedConfig, RejectedConfig, ValueRequirement};
 use crate::project::{CliSources, Project};
+use moonlark_config::LogFormat;
+use moonlark_config::config_file::{LoadedConfig, RejectedConfig, ValueRequirement};
 use problem_lines::config_warning_lines;
 
 pub(crate) use problem_lines::eprint_problem;
@@ -420,17 +421,4 @@ pub(crate) fn path_from(here: &Path, path: &Path) -> PathBuf {
     }
     let up = here.components().skip(common).map(|_| Component::ParentDir);
     up.chain(path.components().skip(common)).collect()
-}
-
-/// Without `.` and `..`, by the text alone.
-pub(crate) fn normalize_path(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(plain.pop()),
-            part => plain.push(part),
-        }
-    }
-    plain
 }

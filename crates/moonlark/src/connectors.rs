@@ -13,17 +13,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use moonlark_core::tool::CallScope;
-use moonlark_core::{Gateway, Problem, Result, SourceLocation};
+use moonlark_core::{Problem, Result, SourceLocation};
+use moonlark_gateway::Gateway;
 use moonlark_knowledge::{
     FilesystemConnector, FilesystemSettings, GitConnector, GitRepository, GitSettings,
     SourceConnector,
 };
 use moonlark_luau::LuauEngine;
 
-use crate::config::{FilesystemSourceConfig, GitSourceConfig};
-use crate::config_file::LoadedConfig;
 use crate::scripts::{self, DiscoveredScript, ScriptKind, display_path};
-use crate::state_folder::state_folder_path;
+use moonlark_config::config_file::LoadedConfig;
+use moonlark_config::{FilesystemSourceConfig, GitSourceConfig};
+use moonlark_state::state_folder::state_folder_path;
 
 pub(crate) use scripted_connector::ScriptedConnector;
 

@@ -1,12 +1,12 @@
 //! The rules in force: those of `[policy]`, then those that the tables of
 //! scripts make with `approve`, `rate` and `concurrency`.
 
-use moonlark_core::policy::{CallPolicy, CountingScope, RuleAction, RuleTerms};
 use moonlark_core::tool::SourceKind;
+use moonlark_gateway::policy::{CallPolicy, CountingScope, RuleAction, RuleTerms};
 use toml::de::DeTable;
 
-use crate::config_file::LoadedConfig;
 use crate::scripts::display_path;
+use moonlark_config::config_file::LoadedConfig;
 
 pub(crate) fn build_policy(loaded: &LoadedConfig) -> CallPolicy {
     let config = &loaded.config;

@@ -8,12 +8,12 @@ use cap_std::fs::Dir;
 use moonlark_core::{Problem, Result, SourceLocation};
 use moonlark_starlark::{ExtensionFile, MAX_EXTENSION_DATA_BYTES, ScriptFileReader};
 
-use crate::config::ProjectConfig;
-use crate::config_file::LoadedConfig;
 use crate::scripts::{
     self, DiscoveredScript, MAX_SCRIPTS_PER_FOLDER, ScriptKind, display_path, read_script_text,
     read_text_up_to, too_many_scripts_problem,
 };
+use moonlark_config::ProjectConfig;
+use moonlark_config::config_file::LoadedConfig;
 
 /// Folders inside folders that are looked into.
 const MAX_EXTENSION_FOLDER_DEPTH: usize = 8;

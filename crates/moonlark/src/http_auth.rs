@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use moonlark_core::Gateway;
+use moonlark_gateway::Gateway;
 use moonlark_server::RequestAuthenticator;
 
-use crate::config_file::LoadedConfig;
-use crate::state_folder::state_folder_path;
+use moonlark_config::config_file::LoadedConfig;
+use moonlark_state::state_folder::state_folder_path;
 
 /// Where handed out tokens are kept.
 pub(crate) fn token_file(root: &Path) -> PathBuf {
@@ -19,8 +19,7 @@ pub(crate) fn make_http_auth(
     loaded: &LoadedConfig,
     gateway: &Gateway,
 ) -> Arc<RequestAuthenticator> {
-    let fetch =
-        Arc::new(|url| Box::pin(moonlark_upstream::auth::fetch_provider_document(url)) as _);
+    let fetch = Arc::new(|url| Box::pin(moonlark_oauth::fetch_provider_document(url)) as _);
     let auth = RequestAuthenticator::new(gateway.clone(), token_file(&loaded.root), fetch);
     auth.configure(loaded.config.server.auth.to_auth_settings());
     auth

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use moonlark_core::{Gateway, Problem, Result};
+use moonlark_core::{Problem, Result};
+use moonlark_gateway::Gateway;
 use moonlark_knowledge::{
     ChunkSettings, EmbeddingApi, EmbeddingServiceSettings, KnowledgeDatabase, KnowledgeSettings,
     SourceStats, SyncOptions, SyncSummary, TextEmbedder,
@@ -21,10 +22,10 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::sync::watch;
 
-use crate::config::{self, RemoteEmbedderKind, SyncTrigger};
-use crate::config_file::LoadedConfig;
 use crate::connectors::KnowledgeSource;
-use crate::state_folder::{STATE_FOLDER_NAME, prepare_state_folder};
+use moonlark_config::config_file::LoadedConfig;
+use moonlark_config::{self as config, RemoteEmbedderKind, SyncTrigger};
+use moonlark_state::state_folder::{STATE_FOLDER_NAME, prepare_state_folder};
 
 /// How long a service may take for one batch of texts.
 const EMBEDDING_TIMEOUT: Duration = Duration::from_secs(60);
@@ -281,7 +282,7 @@ fn knowledge_settings(config: &config::KnowledgeConfig) -> Result<KnowledgeSetti
                 dimensions: service.dimensions.map(|count| count as usize),
                 batch: service.batch as usize,
                 timeout: EMBEDDING_TIMEOUT,
-                client: moonlark_upstream::auth::shared_http_client()?.clone(),
+                client: moonlark_http::shared_http_client()?.clone(),
             }))
         }
     };

@@ -11,12 +11,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use moonlark_core::Gateway;
+use moonlark_gateway::Gateway;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::state_folder::create_state_folder;
+use moonlark_state::state_folder::create_state_folder;
 
 /// The least time between two writings.
 const LEARNED_WRITE_INTERVAL: Duration = Duration::from_secs(5);

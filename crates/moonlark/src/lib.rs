@@ -1,4 +1,4 @@
-//! The binary's parts: configuration, project, reload, command line.
+//! The binary's parts: project, reload, command line.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -9,12 +9,8 @@ compile_error!("Moonlark needs a Unix system: Linux, or macOS, where it is not t
 mod apis;
 pub mod builtin;
 pub mod cli;
-mod clients;
-pub mod config;
-pub mod config_file;
 mod connectors;
 mod effective_policy;
-mod env_text;
 pub mod extensions;
 mod http_auth;
 mod knowledge_base;
@@ -25,9 +21,6 @@ mod project_journal;
 mod prompt_scripts;
 pub mod reload;
 pub mod scripts;
-mod secrets_file;
 mod source_names;
 mod source_selection;
-mod state_folder;
-mod telemetry;
 mod upstreams;

@@ -22,21 +22,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use moonlark_core::{
-    Caller, Catalog, Gateway, Module, Problem, Result, SourceLocation, Tool, Warning,
-};
+use moonlark_core::{Catalog, Module, Problem, Result, SourceLocation, Tool, Warning};
+use moonlark_gateway::{Caller, Gateway};
 use moonlark_luau::LuauEngine;
+use moonlark_mcp_client::ClosePace;
 use moonlark_server::{RequestAuthenticator, SessionVault};
 use moonlark_starlark::StarlarkEngine;
-use moonlark_upstream::mcp::ClosePace;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::apis::ApiSources;
 use crate::builtin;
-use crate::config::{ByteSize, ProjectConfig};
-use crate::config_file::{self, LoadedConfig, RejectedConfig};
 use crate::connectors;
 use crate::effective_policy;
 use crate::http_auth;
@@ -47,9 +44,13 @@ use crate::prompt_scripts;
 use crate::scripts::{ScriptEntries, display_path};
 use crate::source_names;
 use crate::source_selection::SourceSelection;
-use crate::state_folder::{create_state_folder, prepare_state_folder, remove_stale_partial_files};
-use crate::telemetry::TelemetryExport;
 use crate::upstreams::UpstreamServers;
+use moonlark_config::config_file::{self, LoadedConfig, RejectedConfig};
+use moonlark_config::{ByteSize, ProjectConfig, TelemetryConfig};
+use moonlark_state::state_folder::{
+    create_state_folder, prepare_state_folder, remove_stale_partial_files,
+};
+use moonlark_telemetry::{TelemetryExport, TelemetryOptions};
 
 use effective_config::read_effective_config;
 use script_load_limiter::ScriptLoadLimiter;
@@ -334,7 +335,15 @@ impl Project {
     /// disconnected.
     pub(crate) async fn start_journal_and_telemetry(&self) {
         let loaded = self.current_config();
-        self.telemetry.start_export(&loaded.config.telemetry, &self.gateway);
+        let gateway = self.gateway.clone();
+        self.telemetry.start_export(
+            &telemetry_options(&loaded.config.telemetry),
+            &self.gateway,
+            Box::new(move || {
+                let gateway = gateway.clone();
+                Box::pin(async move { moonlark_server::collect_metrics(&gateway).await })
+            }),
+        );
         if self.passing_state.is_none() {
             prepare_state_folder(&loaded.state);
             self.journaling.start_recording(&loaded, &self.gateway);
@@ -588,4 +597,16 @@ fn own_binary_path() -> PathBuf {
         return PathBuf::from("/proc/self/exe");
     }
     std::env::current_exe().unwrap_or_else(|_| PathBuf::from("moonlark"))
+}
+
+fn telemetry_options(config: &TelemetryConfig) -> TelemetryOptions {
+    TelemetryOptions {
+        otlp: config.otlp.clone(),
+        headers: config.headers.iter().map(|(name, it)| (name.clone(), it.0.clone())).collect(),
+        service: config.service.clone(),
+        traces: config.traces,
+        sample: config.sample,
+        metrics: config.metrics,
+        interval: config.interval.to_duration(),
+    }
 }

@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use moonlark_core::journal::RecordId;
-use moonlark_core::{Caller, Gateway, Result, Value};
-use moonlark_store::{
+use moonlark_core::record_id::RecordId;
+use moonlark_core::{Result, Value};
+use moonlark_gateway::{Caller, Gateway};
+use moonlark_journal::{
     ApprovalSettings, ApprovalStore, Journal, JournalReader, JournalSettings, JournalWatcher,
 };
 
-use crate::config::{ApproverConfig, JournalDurability};
-use crate::config_file::LoadedConfig;
+use moonlark_config::config_file::LoadedConfig;
+use moonlark_config::{ApproverConfig, JournalDurability};
 
 /// How often a server looks for runs that it can go on with.
 const DECISION_POLL_INTERVAL: Duration = Duration::from_secs(1);

@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use moonlark_core::source_resources::SourceResources;
-use moonlark_core::{Catalog, Gateway, Problem, SourceLocation, Warning};
+use moonlark_core::{Catalog, Problem, SourceLocation, Warning};
+use moonlark_gateway::Gateway;
 use moonlark_luau::LuauEngine;
 
-use crate::config::ProjectConfig;
-use crate::config_file::LoadedConfig;
 use crate::scripts::{self, DiscoveredScript, ScriptKind, display_path};
 use crate::source_selection::may_belong_to_source;
+use moonlark_config::ProjectConfig;
+use moonlark_config::config_file::LoadedConfig;
 
 /// The scripts by their files.
 pub(crate) type PromptScriptEntries = BTreeMap<PathBuf, Arc<PromptScriptEntry>>;

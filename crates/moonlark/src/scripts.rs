@@ -13,9 +13,9 @@ use moonlark_core::tool::{CallScope, ToolExposure};
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Value};
 use moonlark_luau::{MAX_LUAU_SOURCE_BYTES, ScriptFile, ScriptFileReader};
 
-use crate::config::{ProjectConfig, ScriptConfig, TimeoutSeconds, default_scan_timeout};
-use crate::config_file::LoadedConfig;
 use crate::extensions::{self, ScriptFolder};
+use moonlark_config::config_file::LoadedConfig;
+use moonlark_config::{ProjectConfig, ScriptConfig, TimeoutSeconds, default_scan_timeout};
 
 /// Scripts of one folder that are loaded, in the order of their names.
 pub(crate) const MAX_SCRIPTS_PER_FOLDER: usize = 10_000;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use moonlark_core::tool::SourceKind;
 
-use crate::config_file::LoadedConfig;
 use crate::project::Project;
 use crate::upstreams::upstream_listing_file;
+use moonlark_config::config_file::LoadedConfig;
 
 /// Older listings are read from the server again.
 const MAX_LISTING_AGE: Duration = Duration::from_secs(24 * 60 * 60);

@@ -9,21 +9,22 @@ use std::time::Duration;
 
 use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::limits::CallLimits;
-use moonlark_core::secret::{SecretValue, Secrets};
+use moonlark_core::secret::{SecretText, SecretValue, Secrets};
 use moonlark_core::source_resources::{SourceHealth, SourceResources};
 use moonlark_core::tool::CallScope;
-use moonlark_core::{Gateway, Problem, Result, Tool};
-use moonlark_upstream::auth::{self, BearerTokenSource, UpstreamAccount, UpstreamAuthConfig};
-use moonlark_upstream::mcp::{
-    ClosePace, McpConnectionLimits, McpTransportConfig, PinDifference, SecretText, Upstream,
-    UpstreamSettings, UpstreamTarget,
+use moonlark_core::{Problem, Result, Tool};
+use moonlark_gateway::Gateway;
+use moonlark_mcp_client::{
+    ClosePace, McpConnectionLimits, McpTransportConfig, PinDifference, Upstream, UpstreamSettings,
+    UpstreamTarget,
 };
+use moonlark_oauth::{BearerTokenSource, UpstreamAccount, UpstreamAuthConfig};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use url::Url;
 
-use crate::config::{McpHttpTransport, McpServerConfig, RedactedString, tool_configs};
-use crate::config_file::LoadedConfig;
+use moonlark_config::config_file::LoadedConfig;
+use moonlark_config::{McpHttpTransport, McpServerConfig, RedactedString, tool_configs};
 
 /// How long all servers together may take to end when nobody waits for them.
 const QUICK_STOP_TIMEOUT: Duration = Duration::from_millis(700);
@@ -192,7 +193,7 @@ impl UpstreamServers {
 
 /// Where it is kept what a server offers, for the next time.
 pub(crate) fn upstream_listing_file(loaded: &LoadedConfig, server: &str) -> std::path::PathBuf {
-    moonlark_upstream::mcp::listing_file_path(&loaded.state, server)
+    moonlark_mcp_client::listing_file_path(&loaded.state, server)
 }
 
 /// What the configuration means for the one that connects.
@@ -253,7 +254,7 @@ pub(crate) fn upstream_settings(
             limits: McpConnectionLimits { message: limits.value, connect },
         },
         auth: url.map(|url| {
-            auth::build_authorizer(upstream_account(name, config, url, loaded), secrets)
+            moonlark_oauth::build_authorizer(upstream_account(name, config, url, loaded), secrets)
         }),
         scope: Arc::new(scope),
         expose: config.expose,

@@ -47,9 +47,9 @@ fn all() -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
         ("types/moonlark.d.luau", commented("--", "luau/contract.d.luau", &definitions.luau)),
         ("types/__builtins__.pyi", commented("#", "starlark/contract.pyi", &definitions.starlark)),
-        ("schema/moonlark.schema.json", format!("{:#}\n", moonlark::config::config_json_schema())),
+        ("schema/moonlark.schema.json", format!("{:#}\n", moonlark_config::config_json_schema())),
         ("docs/reference/modules.md", modules_page(&moonlark_host::host_modules(), &modules)),
-        ("docs/reference/configuration.md", moonlark::config::render_config_reference()),
+        ("docs/reference/configuration.md", moonlark_config::render_config_reference()),
         ("docs/reference/cli.md", cli_page::page()),
         ("docs/reference/problems.md", problems_page::page()),
     ])

@@ -1,5 +1,7 @@
-//! The star: leaf crates know only core, the binary knows all, and each
-//! outside technology is known in one crate.
+//! The star: leaf crates know only core, the gateway and what else is shared, the binary
+//! knows all, each outside technology is known in one crate, and core waits for nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::Table;
 
@@ -9,15 +11,30 @@ use crate::repo::File;
 const CORE: &str = "moonlark-core";
 const BINARY: &str = "moonlark";
 
+/// What core depends on neither itself nor by way of others: it describes, and runs nothing.
+const FORBIDDEN_IN_CORE: [&str; 7] =
+    ["arc-swap", "axum", "mlua", "reqwest", "rmcp", "starlark", "tokio"];
+
 /// What leaves may share beside core, and what each of those may know of ours.
-const SHARED_CRATES: [(&str, &[&str]); 3] =
-    [("moonlark-child", &[]), ("moonlark-search", &[]), ("moonlark-render", &[CORE])];
+const SHARED_CRATES: [(&str, &[&str]); 6] = [
+    ("moonlark-child", &[]),
+    ("moonlark-gateway", &[CORE]),
+    ("moonlark-search", &[]),
+    ("moonlark-http", &[CORE]),
+    ("moonlark-render", &[CORE]),
+    ("moonlark-state", &[CORE]),
+];
+
+/// The configuration holds its values to the grammar of what they configure. It knows
+/// these leaves beside core and the shared crates, and no leaf knows it.
+const CONFIG: &str = "moonlark-config";
+const KNOWN_BY_CONFIG: [&str; 3] = ["moonlark-server", "moonlark-oauth", "moonlark-openapi"];
 
 /// A dependency that only these crates may have, and what it stands for.
 const OWNED: [(&str, &[&str], &str); 4] = [
     ("mlua", &["moonlark-luau"], "Luau"),
     ("starlark", &["moonlark-starlark"], "Starlark"),
-    ("rmcp", &["moonlark-server", "moonlark-upstream"], "MCP"),
+    ("rmcp", &["moonlark-server", "moonlark-oauth"], "MCP"),
     ("axum", &["moonlark-server"], "the HTTP server"),
 ];
 
@@ -42,8 +59,9 @@ fn manifest(file: &File) -> Vec<Finding> {
             let mut find = |what: String, fix: String| {
                 findings.push(Finding::new(&file.path, line, what, fix));
             };
-            // Core's tests draw what they have learned.
-            let is_drawing = name == CORE && section == "dev-dependencies";
+            // The gateway's tests draw what they have learned.
+            let is_drawing = (name, dependency) == ("moonlark-gateway", "moonlark-render")
+                && section == "dev-dependencies";
             let is_allowed = may_know(name, dependency) || is_drawing;
             if is_ours(dependency) && !is_allowed {
                 find(
@@ -67,13 +85,54 @@ fn manifest(file: &File) -> Vec<Finding> {
     findings
 }
 
+/// Core's dependencies, those of others included, as `Cargo.lock` has them.
+pub(super) fn core_runs_nothing(files: &[File]) -> Vec<Finding> {
+    let Some(lock) = files.iter().find(|file| file.path == "Cargo.lock") else {
+        return Vec::new();
+    };
+    let dependencies = all_dependencies(&lock.text, CORE);
+    let found = FORBIDDEN_IN_CORE.iter().filter(|it| dependencies.contains(**it));
+    found
+        .map(|it| {
+            let what = format!("{CORE} depends on {it}, itself or by way of another");
+            Finding::new("crates/moonlark-core/Cargo.toml", 0, what, "move it to moonlark-gateway")
+        })
+        .collect()
+}
+
+fn all_dependencies(lock: &str, name: &str) -> BTreeSet<String> {
+    let lock = lock.parse::<Table>().unwrap_or_default();
+    let packages = lock.get("package").and_then(|it| it.as_array()).into_iter().flatten();
+    let mut known: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in packages {
+        let Some(name) = package.get("name").and_then(|it| it.as_str()) else { continue };
+        let needs = package.get("dependencies").and_then(|it| it.as_array()).into_iter().flatten();
+        // A version behind the name where there are several.
+        let needs = needs.filter_map(|it| it.as_str()?.split(' ').next());
+        known.entry(name).or_default().extend(needs);
+    }
+    let mut all = BTreeSet::new();
+    let mut open = vec![name];
+    while let Some(next) = open.pop() {
+        for needed in known.get(next).into_iter().flatten() {
+            if all.insert((*needed).to_owned()) {
+                open.push(needed);
+            }
+        }
+    }
+    all
+}
+
 fn may_know(name: &str, dependency: &str) -> bool {
     let shared = |wanted: &str| SHARED_CRATES.iter().find(|(it, _)| *it == wanted);
     match shared(name) {
         _ if name == BINARY => true,
         _ if name == CORE => false,
         Some((_, known)) => known.contains(&dependency),
-        None => dependency == CORE || shared(dependency).is_some(),
+        None => {
+            let is_configured = name == CONFIG && KNOWN_BY_CONFIG.contains(&dependency);
+            dependency == CORE || shared(dependency).is_some() || is_configured
+        }
     }
 }
 
@@ -112,9 +171,51 @@ mod tests {
         assert_eq!(check("moonlark-core", "rmcp = \"1\""), ["2: moonlark-core depends on rmcp"]);
         assert_eq!(check("moonlark-core", "moonlark-host = {}").len(), 1);
         assert!(check("moonlark-discovery", "moonlark-search = {}").is_empty());
+        assert!(check("moonlark-host", "moonlark-gateway = {}").is_empty());
+        assert!(check("moonlark-gateway", "moonlark-core = {}").is_empty());
+        assert_eq!(check("moonlark-core", "moonlark-gateway = {}").len(), 1);
+        assert_eq!(check("moonlark-gateway", "moonlark-host = {}").len(), 1);
+        assert_eq!(check("moonlark-render", "moonlark-gateway = {}").len(), 1);
         assert_eq!(check("moonlark-search", "moonlark-core = {}").len(), 1);
+        assert!(check("moonlark-openapi", "moonlark-http = {}").is_empty());
+        assert_eq!(check("moonlark-openapi", "moonlark-oauth = {}").len(), 1);
+        assert_eq!(check("moonlark-mcp-client", "rmcp = {}").len(), 1);
+        assert!(check("moonlark-http", "moonlark-core = {}").is_empty());
+        assert_eq!(check("moonlark-http", "moonlark-child = {}").len(), 1);
         assert!(check("moonlark-render", "moonlark-core = {}").is_empty());
         assert_eq!(check("moonlark-render", "moonlark-search = {}").len(), 1);
         assert_eq!(check("moonlark-core", "moonlark-render = {}").len(), 1);
+        assert!(check("moonlark-journal", "moonlark-state = {}").is_empty());
+        assert_eq!(check("moonlark-state", "moonlark-search = {}").len(), 1);
+        assert!(check("moonlark-config", "moonlark-server = {}\nmoonlark-state = {}").is_empty());
+        assert_eq!(check("moonlark-config", "moonlark-luau = {}").len(), 1);
+        assert_eq!(check("moonlark-telemetry", "moonlark-config = {}").len(), 1);
+    }
+
+    #[test]
+    fn core_depends_on_tokio_neither_itself_nor_by_way_of_another() {
+        let lock = |needed: &str| File {
+            path: "Cargo.lock".to_owned(),
+            text: format!(
+                "[[package]]\nname = \"moonlark-core\"\ndependencies = [\"serde\"]\n\
+                 [[package]]\nname = \"serde\"\ndependencies = [\"{needed}\"]\n"
+            ),
+        };
+        assert!(core_runs_nothing(&[lock("syn 2.0.1")]).is_empty());
+        let found = core_runs_nothing(&[lock("tokio 1.54.0")]);
+        let found: Vec<&str> = found.iter().map(|finding| finding.what.as_str()).collect();
+        assert_eq!(found, ["moonlark-core depends on tokio, itself or by way of another"]);
+    }
+
+    #[test]
+    fn the_crates_as_they_are_form_a_star_around_a_core_that_runs_nothing() {
+        let files = crate::repo::files().unwrap();
+        assert!(all_dependencies(&lock_text(&files), CORE).contains("serde_json"));
+        assert_eq!(dependencies(&files), []);
+        assert_eq!(core_runs_nothing(&files), []);
+    }
+
+    fn lock_text(files: &[File]) -> String {
+        files.iter().find(|file| file.path == "Cargo.lock").unwrap().text.clone()
     }
 }

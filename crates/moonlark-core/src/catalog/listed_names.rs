@@ -62,7 +62,7 @@ impl ListedNameReason {
 
 /// The names that a tool whose source would have it listed as `wanted` may be known
 /// by: as it is listed, and as it would be if names could have any length.
-pub(crate) fn listed_name_variants(wanted: &str) -> [String; 2] {
+pub fn listed_name_variants(wanted: &str) -> [String; 2] {
     [listed_name(wanted), to_model_name(wanted)]
 }
 
@@ -181,13 +181,13 @@ fn listed_name_reason(wanted: &str, listed: &str) -> Option<ListedNameReason> {
 mod tests {
     use super::*;
     use crate::schema::Schema;
-    use crate::tool::{Source, SourceKind, ToolBody};
-    use crate::value::Value;
+    use crate::tool::{Source, SourceKind};
+    use crate::tool_body::SealedBody;
 
     fn tool(source: &str, name: &str, prefix: &str) -> Arc<Tool> {
         let of = Arc::new(Source { kind: SourceKind::Upstream, name: source.to_owned() });
         let schema = Schema::description_only(serde_json::Map::new());
-        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
+        let body = SealedBody::empty();
         let mut tool = Tool::new(format!("{source}.{name}"), of, schema, body);
         tool.shown = ToolListing::As(format!("{prefix}{name}"));
         Arc::new(tool)

@@ -13,7 +13,7 @@ use super::Catalog;
 use crate::tool::Tool;
 
 /// Which tool each name of a catalog leads to.
-pub(crate) struct ToolNames {
+pub struct ToolNames {
     /// Addresses of tools; the catalog keeps them from being used again.
     holders: HashMap<String, usize>,
     names: HashMap<usize, Vec<String>>,
@@ -53,12 +53,12 @@ impl ToolNames {
     }
 
     /// The names that the catalog and `sdk` gave to a tool.
-    pub(crate) fn names_of(&self, tool: &Tool) -> &[String] {
+    pub fn names_of(&self, tool: &Tool) -> &[String] {
         self.names.get(&std::ptr::from_ref(tool).addr()).map_or(&[], Vec::as_slice)
     }
 
     /// Whether a name leads to some other tool.
-    pub(crate) fn belongs_to_another(&self, name: &str, tool: &Tool) -> bool {
+    pub fn belongs_to_another(&self, name: &str, tool: &Tool) -> bool {
         let mine = |holder: &usize| {
             *holder == std::ptr::from_ref(tool).addr()
                 || self.names_of(tool).binary_search_by(|it| it.as_str().cmp(name)).is_ok()
@@ -67,14 +67,14 @@ impl ToolNames {
     }
 
     /// The identifier that scripts know a source by.
-    pub(crate) fn source_identifier(&self, source: &str) -> Option<&str> {
+    pub fn source_identifier(&self, source: &str) -> Option<&str> {
         self.sources.get(source).map(String::as_str)
     }
 }
 
 impl Catalog {
     /// The names of the whole catalog, whoever sees less of it.
-    pub(crate) fn tool_names(&self) -> &ToolNames {
+    pub fn tool_names(&self) -> &ToolNames {
         match &self.seen {
             Some(seen) => seen.whole.tool_names(),
             None => self.tool_names.get_or_init(|| ToolNames::new(self)),

@@ -12,14 +12,14 @@ const PATHS_BEFORE: [&str; 2] = ["missing required parameter: ", "unknown parame
 const SUGGESTION_BEFORE: &str = " (did you mean ";
 
 /// Arguments of a tool some of whose keys are listed under other names.
-pub(crate) struct SentArguments<'a> {
+pub struct SentArguments<'a> {
     tool: &'a Tool,
     sent: Value,
 }
 
 impl<'a> SentArguments<'a> {
     /// Put the keys of `args` back; none if all are listed as they are.
-    pub(crate) fn restore(tool: &'a Tool, args: &mut Value) -> Option<SentArguments<'a>> {
+    pub fn restore(tool: &'a Tool, args: &mut Value) -> Option<SentArguments<'a>> {
         let keys = &tool.portable_input().keys;
         if keys.is_empty() {
             return None;
@@ -30,7 +30,7 @@ impl<'a> SentArguments<'a> {
     }
 
     /// The same Problem, with the keys that the client sent if it is about its arguments.
-    pub(crate) fn describe_problem(self, problem: Problem) -> Problem {
+    pub fn describe_problem(self, problem: Problem) -> Problem {
         if problem.code != ProblemCode::BadRequest {
             return problem;
         }

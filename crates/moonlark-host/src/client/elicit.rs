@@ -1,9 +1,9 @@
 //! Asking the user: a form or a page, and what they did with it.
 
-use moonlark_core::call_client::ClientQuestion;
 use moonlark_core::schema::Schema;
 use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::call_client::ClientQuestion;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use url::Url;

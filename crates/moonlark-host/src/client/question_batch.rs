@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use futures::future::try_join_all;
 use moonlark_core::value::shorten_text;
-use moonlark_core::{Call, Problem, Result, Value};
+use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

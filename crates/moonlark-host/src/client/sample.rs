@@ -1,8 +1,8 @@
 //! Asking the caller's model: a conversation, and what it says next.
 
-use moonlark_core::call_client::ClientQuestion;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::call_client::ClientQuestion;
 use schemars::JsonSchema;
 use serde::Deserialize;
 

@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use moonlark_core::call_client::{CallClient, ClientQuestion, RequestEnvelope};
-use moonlark_core::gateway::StartedCall;
 use moonlark_core::problem::ProtocolError;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{BoxFuture, Source, SourceKind, Tool, ToolBody};
-use moonlark_core::{Caller, Catalog, Gateway, Module, Result, Value};
+use moonlark_core::tool::{BoxFuture, Source, SourceKind, Tool};
+use moonlark_core::{Catalog, Module, Result, Value};
+use moonlark_gateway::call_client::{CallClient, ClientQuestion, RequestEnvelope};
+use moonlark_gateway::gateway::StartedCall;
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_gateway::{Caller, Gateway};
 use serde_json::{Value as Json, json};
 
 /// Answers everything with one value.

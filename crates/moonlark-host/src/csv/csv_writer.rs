@@ -1,7 +1,8 @@
 //! Rows to CSV text.
 
 use moonlark_core::value::{Object, shorten_text};
-use moonlark_core::{Call, Problem, Result, Value};
+use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::Call;
 
 use crate::args::{check_result_size, check_time_left};
 

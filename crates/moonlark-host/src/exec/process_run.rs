@@ -10,7 +10,8 @@ use cap_std::fs::Dir;
 use moonlark_core::grant::{AllowedDir, AllowedExec};
 use moonlark_core::limits::{format_seconds, format_size};
 use moonlark_core::value::{TextOrBytes, shorten_text};
-use moonlark_core::{Call, Problem, ProblemCode, Result};
+use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_gateway::Call;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 

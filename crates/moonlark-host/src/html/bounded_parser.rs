@@ -15,7 +15,8 @@ use html5ever::tendril::StrTendril;
 use html5ever::tokenizer::{Token, TokenSink, TokenSinkResult, Tokenizer};
 use html5ever::tree_builder::{TreeBuilder, TreeSink};
 use moonlark_core::limits::{format_seconds, format_size};
-use moonlark_core::{Call, Problem, Result};
+use moonlark_core::{Problem, Result};
+use moonlark_gateway::Call;
 use scraper::{Html, HtmlTreeSink, Node};
 
 /// Browsers flatten what is deeper.

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, Method, header};
 use moonlark_core::limits::format_size;
 use moonlark_core::value::{Object, TextOrBytes};
-use moonlark_core::{Call, Problem, Result, Value};
+use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::Call;
+use moonlark_http::BodyReadError;
 use reqwest::Response;
 use schemars::JsonSchema;
 use url::Url;
@@ -77,33 +79,17 @@ impl HttpAnswer {
     }
 }
 
-/// The length is counted after unpacking, since a small body may unpack to
-/// any size.
-async fn read_body(url: &Url, mut response: Response, most: usize) -> Result<Vec<u8>> {
-    let too_large = || {
-        Problem::limit_exceeded(format!(
+async fn read_body(url: &Url, response: Response, most: usize) -> Result<Vec<u8>> {
+    let read = moonlark_http::read_body(response, most).await.map_err(|error| match error {
+        BodyReadError::TooLong => Problem::limit_exceeded(format!(
             "the answer from {} is larger than {}",
             printable_url(url),
             format_size(most)
         ))
-        .with_hint("ask for less at a time, or raise limits.http_body")
-    };
-    let expected = response.content_length().unwrap_or(0);
-    if expected > most as u64 {
-        return Err(too_large());
-    }
-    let mut body = Vec::with_capacity(expected as usize);
-    while let Some(chunk) = response
-        .chunk()
-        .await
-        .map_err(|error| http_errors::incomplete_answer_problem(url, &error))?
-    {
-        if body.len() + chunk.len() > most {
-            return Err(too_large());
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(body)
+        .with_hint("ask for less at a time, or raise limits.http_body"),
+        BodyReadError::Broken(error) => http_errors::incomplete_answer_problem(url, &error),
+    });
+    read.map(Vec::from)
 }
 
 fn join_headers(headers: &HeaderMap) -> Object {

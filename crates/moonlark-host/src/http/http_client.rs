@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use hyper_util::client::proxy::matcher::Matcher;
+use moonlark_core::Result;
 use moonlark_core::grant::{AllowedUrl, GrantSet, NetworkReach};
-use moonlark_core::{Problem, Result};
+use moonlark_http::build_http_client;
 use parking_lot::Mutex;
 use reqwest::Client;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -56,25 +57,10 @@ pub(super) async fn client_for_reach(
     if clients.len() >= MAX_HTTP_CLIENTS {
         clients.clear();
     }
-    let client = build_client(reach)?;
+    let resolver = || ReachResolver(reach.clone());
+    let client = build_http_client(|builder| builder.dns_resolver(resolver()))?;
     clients.insert(reach.clone(), client.clone());
     Ok(client)
-}
-
-fn build_client(reach: &NetworkReach) -> Result<Client> {
-    // Fails only when another part of the process was first, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = || {
-        Client::builder()
-            .user_agent(concat!("moonlark/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .dns_resolver(ReachResolver(reach.clone()))
-    };
-    // Without any root certificate on the system there is no trusted https, but
-    // http must go on working.
-    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(|error| {
-        Problem::unavailable(format!("web requests cannot be made: {}", error.without_url()))
-    })
 }
 
 /// From a name to the addresses that may be reached.

@@ -6,6 +6,7 @@ use std::io;
 
 use moonlark_core::grant::GrantSet;
 use moonlark_core::{Problem, ProblemCode};
+use moonlark_http::innermost_error;
 use rustls::CertificateError;
 use url::Url;
 
@@ -92,13 +93,10 @@ pub(super) fn incomplete_answer_problem(url: &Url, error: &reqwest::Error) -> Pr
 
 /// What the error goes back to.
 fn root_cause_text(error: &reqwest::Error) -> String {
-    let mut cause: &dyn Error = match error.source() {
-        Some(source) => source,
-        None => return "the request failed".to_owned(),
-    };
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
+    if error.source().is_none() {
+        return "the request failed".to_owned();
     }
+    let cause = innermost_error(error);
     match cause.downcast_ref::<io::Error>() {
         // Without the number that the system adds.
         Some(error) if error.raw_os_error().is_some() => error.kind().to_string(),

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use http::{Method, StatusCode, header};
-use jiff::Timestamp;
+use http::{Method, StatusCode};
 use moonlark_core::limits::format_seconds;
-use moonlark_core::{Call, Problem, ProblemCode, Result};
+use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_gateway::Call;
+use moonlark_http::{backoff_pause, is_redirect, location_url, retry_after, send_with_body};
 use reqwest::Response;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -125,14 +126,11 @@ impl HttpExchange {
     ) -> Result<Result<Response, reqwest::Error>> {
         let allowed = self.call.grants().check_url(self.what, &request.url)?;
         let client = http_client::client_for_reach(self.call.grants(), self.what, &allowed).await?;
-        let mut builder = client
-            .request(request.method.clone(), allowed.url().clone())
-            .headers(request.headers.clone());
-        if let Some(body) = &request.body {
-            builder = builder.body(body.clone());
-        }
+        let mut message = reqwest::Request::new(request.method.clone(), allowed.url().clone());
+        *message.headers_mut() = request.headers.clone();
         let started = Instant::now();
-        let outcome = builder.send().await;
+        let body = request.body.clone().unwrap_or_default();
+        let outcome = send_with_body(&client, message, body).await;
         tracing::debug!(
             target: "http",
             method = %request.method,
@@ -144,18 +142,17 @@ impl HttpExchange {
     }
 
     fn retry_pause(&self) -> Duration {
-        FIRST_RETRY_PAUSE.saturating_mul(1 << self.tried.min(10)).min(MAX_RETRY_PAUSE)
+        backoff_pause(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE, self.tried)
     }
 }
 
 /// Where the answer sends us, if it does.
 fn redirect_target(from: &Url, response: &Response) -> Result<Option<Url>> {
-    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+    if !is_redirect(response.status()) {
         return Ok(None);
     }
-    let Some(location) = response.headers().get(header::LOCATION) else { return Ok(None) };
-    let location = String::from_utf8_lossy(location.as_bytes());
-    let mut url = from.join(&location).map_err(|_| {
+    let Some(location) = location_url(from, response.headers()) else { return Ok(None) };
+    let mut url = location.map_err(|_| {
         Problem::unavailable(format!(
             "{} redirects to an address that is not valid",
             printable_url(from)
@@ -172,30 +169,5 @@ fn busy_retry_after(response: &Response) -> Option<Option<Duration>> {
     if status != StatusCode::TOO_MANY_REQUESTS && status != StatusCode::SERVICE_UNAVAILABLE {
         return None;
     }
-    let after = response.headers().get(header::RETRY_AFTER);
-    Some(after.and_then(|after| parse_retry_after(after.to_str().ok()?, Timestamp::now())))
-}
-
-/// Seconds, or a date.
-fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
-    if let Ok(seconds) = text.trim().parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let then = jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp();
-    Some(Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let now: Timestamp = "2023-11-14T22:13:20Z".parse().unwrap();
-        let after = |text: &str| parse_retry_after(text, now).map(|wait| wait.as_secs());
-        assert_eq!(after("120"), Some(120));
-        assert_eq!(after("Tue, 14 Nov 2023 22:14:20 GMT"), Some(60));
-        assert_eq!(after("Tue, 14 Nov 2023 22:00:00 GMT"), Some(0));
-        assert_eq!(after("soon"), None);
-    }
+    Some(retry_after(response.headers()))
 }

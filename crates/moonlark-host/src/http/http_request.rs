@@ -76,12 +76,7 @@ impl OutgoingHttpRequest {
 
     /// The request that a redirect with `status` to `url` asks for.
     pub(super) fn into_redirected(mut self, status: StatusCode, url: Url) -> OutgoingHttpRequest {
-        let rewritten = match status {
-            StatusCode::SEE_OTHER => self.method != Method::HEAD,
-            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == Method::POST,
-            _ => false,
-        };
-        if rewritten {
+        if moonlark_http::becomes_get(status, &self.method) {
             self.method = Method::GET;
             self.body = None;
             for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING, header::CONTENT_LANGUAGE] {

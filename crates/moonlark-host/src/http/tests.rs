@@ -394,9 +394,9 @@ async fn what_may_have_happened_is_not_sent_again() {
 #[tokio::test]
 async fn a_name_that_leads_to_this_machine_is_denied_after_dns() {
     let server = Server::answering(|_| reply("200 OK", b"secret")).await;
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let get = async |reach: NetworkReach| {
-        let client = reqwest::Client::builder().dns_resolver(ReachResolver(reach)).build().unwrap();
+        let resolver = || ReachResolver(reach.clone());
+        let client = moonlark_http::build_http_client(|it| it.dns_resolver(resolver())).unwrap();
         let url = format!("http://localhost:{}/", server.port);
         client.get(url).send().await
     };

@@ -5,7 +5,8 @@
 
 use moonlark_core::grant::AllowedServer;
 use moonlark_core::secret::{SecretValue, Secrets};
-use moonlark_core::{Call, Problem, Result};
+use moonlark_core::{Problem, Result};
+use moonlark_gateway::Call;
 use sha2::{Digest, Sha256};
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, SslNegotiation, TargetSessionAttrs};

@@ -82,10 +82,7 @@ fn explain_connection_error(error: &Error, target: &PostgresTarget) -> Problem {
     if error.is_closed() {
         return Problem::unavailable(format!("the connection to {at} was lost"));
     }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
+    let cause = moonlark_http::innermost_error(error);
     match cause.downcast_ref::<std::io::Error>() {
         Some(error) => {
             Problem::unavailable(format!("the connection to {at} was lost: {}", error.kind()))

@@ -5,7 +5,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use moonlark_core::grant::{AllowedServer, AllowedWrite};
-use moonlark_core::{Call, Problem, Result};
+use moonlark_core::{Problem, Result};
+use moonlark_gateway::Call;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::{Client, NoTls};
 

@@ -5,7 +5,8 @@ use std::pin::pin;
 use futures::TryStreamExt;
 use moonlark_core::grant::AllowedWrite;
 use moonlark_core::value::shorten_text;
-use moonlark_core::{Call, Problem, Result, Value};
+use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::Call;
 use tokio_postgres::{Error, Statement};
 
 use super::connection_target::PostgresTarget;

@@ -10,7 +10,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use moonlark_core::limits::{format_seconds, format_size};
-use moonlark_core::{Call, Problem, Result};
+use moonlark_core::{Problem, Result};
+use moonlark_gateway::Call;
 use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::{Hir, HirKind};
 use regex_syntax::{Error, ParserBuilder};

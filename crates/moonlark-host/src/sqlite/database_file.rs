@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 
 use moonlark_core::grant::AllowedDatabase;
 use moonlark_core::value::shorten_text;
-use moonlark_core::{Call, Problem, ProblemCode, Result};
+use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_gateway::Call;
 use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};

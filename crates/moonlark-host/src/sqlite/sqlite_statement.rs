@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use moonlark_core::grant::{AllowedDatabase, AllowedWrite};
-use moonlark_core::{Call, Problem, ProblemCode, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_gateway::Call;
 use parking_lot::Mutex;
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::hooks::Action;

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use moonlark_core::{Problem, Result};
+use moonlark_http::{BodyReadError, read_body, retry_after};
 use reqwest::{Response, StatusCode};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -136,9 +137,11 @@ impl EmbeddingServiceSettings {
         texts: usize,
     ) -> Result<Vec<Vec<f32>>, EmbeddingFailure> {
         let most = MAX_ANSWER_BYTES_PER_TEXT.saturating_mul(texts.max(1));
-        let bytes = read_body_within(answer, most).await.map_err(|error| match error {
-            Some(error) => self.connection_failure(&error),
-            None => permanent_failure(self.invalid_answer_problem("it is too long")),
+        let bytes = read_body(answer, most).await.map_err(|error| match error {
+            BodyReadError::Broken(error) => self.connection_failure(&error),
+            BodyReadError::TooLong => {
+                permanent_failure(self.invalid_answer_problem("it is too long"))
+            }
         })?;
         let unreadable = |error: serde_json::Error| {
             permanent_failure(self.invalid_answer_problem(&error.to_string()))
@@ -211,8 +214,8 @@ impl EmbeddingServiceSettings {
     }
 
     async fn refusal_failure(&self, status: StatusCode, answer: Response) -> EmbeddingFailure {
-        let pause = retry_after(&answer);
-        let said = match read_body_within(answer, MAX_REFUSAL_BYTES).await {
+        let pause = retry_after(answer.headers());
+        let said = match read_body(answer, MAX_REFUSAL_BYTES).await {
             Ok(bytes) => refusal_message(&bytes),
             Err(_) => String::new(),
         };
@@ -240,11 +243,6 @@ fn permanent_failure(problem: Problem) -> EmbeddingFailure {
     EmbeddingFailure { problem, again: None }
 }
 
-fn retry_after(answer: &Response) -> Option<Duration> {
-    let seconds = answer.headers().get("retry-after")?.to_str().ok()?;
-    seconds.trim().parse::<f64>().ok().and_then(|it| Duration::try_from_secs_f64(it).ok())
-}
-
 /// What a refusal says, as text to add to a sentence.
 fn refusal_message(bytes: &[u8]) -> String {
     let json: Json = serde_json::from_slice(bytes).unwrap_or_default();
@@ -254,19 +252,4 @@ fn refusal_message(bytes: &[u8]) -> String {
         Some(message) => format!(": {}", moonlark_core::value::shorten_text(message)),
         None => String::new(),
     }
-}
-
-/// The body, or nothing said when it is longer than that.
-async fn read_body_within(
-    mut answer: Response,
-    most: usize,
-) -> Result<Vec<u8>, Option<reqwest::Error>> {
-    let mut bytes = Vec::new();
-    while let Some(part) = answer.chunk().await.map_err(Some)? {
-        if bytes.len() + part.len() > most {
-            return Err(None);
-        }
-        bytes.extend_from_slice(&part);
-    }
-    Ok(bytes)
 }

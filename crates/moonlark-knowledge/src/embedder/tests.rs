@@ -36,7 +36,6 @@ const WORDS: [&str; 4] = ["rhubarb", "celery", "carrot", "leek"];
 
 impl Service {
     async fn start() -> Service {
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let state = Arc::new(Serving::default());
         state.dimensions.store(WORDS.len(), Ordering::Relaxed);
         let router = Router::new()
@@ -59,7 +58,7 @@ impl Service {
             dimensions: None,
             batch: 4,
             timeout: Duration::from_secs(20),
-            client: reqwest::Client::new(),
+            client: moonlark_http::shared_http_client().unwrap().clone(),
         }
     }
 

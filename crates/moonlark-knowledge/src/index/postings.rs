@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_of_a_list_is_read_or_a_fault() {
+    fn no_damage_to_a_list_makes_its_reader_panic() {
         let mut list = PostingList::default();
         for number in 0..50_u32 {
             let counts = [0, (number % 3) as u16, (number * 7 % 5) as u16 + 1];

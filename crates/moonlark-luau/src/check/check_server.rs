@@ -16,8 +16,9 @@ use luau_analysis::FrontendCancellationToken;
 use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::schema::Schema;
 use moonlark_core::sdk::{Sdk, SdkFunction, SdkSource};
-use moonlark_core::tool::{Source, SourceKind, ToolBody, ToolExposure};
+use moonlark_core::tool::{Source, SourceKind, ToolExposure};
 use moonlark_core::{Catalog, Module, Tool, Value};
+use moonlark_gateway::tool_body::ToolBody;
 use serde_json::Map;
 
 use super::check_clock::{CheckClock, used_processor_time};

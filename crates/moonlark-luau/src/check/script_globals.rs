@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use moonlark_core::module::ScriptLanguage;
-use moonlark_core::script_functions::{SCRIPT_FUNCTIONS, find_script_function};
 use moonlark_core::sdk::SdkFunction;
 use moonlark_core::{Catalog, Module};
+use moonlark_render::script_functions::{SCRIPT_FUNCTIONS, find_script_function};
 
 /// What the language brings, as the prelude lets it through.
 const LANGUAGE_GLOBALS: [&str; 31] = [

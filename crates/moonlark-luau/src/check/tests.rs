@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Source, SourceKind, ToolBody};
+use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::{Catalog, Tool, Value};
+use moonlark_gateway::tool_body::ToolBody;
 use moonlark_render::luau::sdk_docs::{declared_result, sdk_function_docs};
 use serde_json::{Value as Json, json};
 

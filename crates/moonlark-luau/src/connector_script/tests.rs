@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moonlark_core::limits::CallLimits;
-use moonlark_core::{Caller, Problem, ProblemCode, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_gateway::Caller;
 use tokio::sync::mpsc;
 
 use super::{CompletedScan, ConnectorScript};

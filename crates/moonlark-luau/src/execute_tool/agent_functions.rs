@@ -4,10 +4,12 @@
 use std::sync::{Arc, LazyLock};
 
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table, Value as Lv};
-use moonlark_core::artifacts::{ArtifactContent, ArtifactSelection};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{BoxFuture, CallEffects, Source, SourceKind, ToolBody};
-use moonlark_core::{Call, LogLevel, Module, Problem, Result, Tool, Value};
+use moonlark_core::tool::{BoxFuture, CallEffects, Source, SourceKind};
+use moonlark_core::{Module, Problem, Result, Tool, Value};
+use moonlark_gateway::artifacts::{ArtifactContent, ArtifactSelection};
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_gateway::{Call, LogLevel};
 use serde_json::Map;
 
 use crate::execute_tool::answer_values::{self, AnswerTextForm};

@@ -6,10 +6,11 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use moonlark_core::artifacts::ArtifactContent;
+use moonlark_core::Result;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::value::{Object, Value};
-use moonlark_core::{Call, Result};
+use moonlark_gateway::Call;
+use moonlark_gateway::artifacts::ArtifactContent;
 
 /// What becomes of an answer that is one text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,13 +3,14 @@
 //! The result comes first. What was printed is one more text, and with the
 //! calls and their times it is in `_meta`, where it costs the agent nothing.
 
-use moonlark_core::artifacts::preview_value;
+use moonlark_core::Result;
 use moonlark_core::content::{Content, ToolAnswer, is_content_block};
 use moonlark_core::limits::format_size;
 use moonlark_core::problem::Problem;
 use moonlark_core::sdk::to_identifier;
 use moonlark_core::value::{Object, Value, ValueBudget, ValuePath};
-use moonlark_core::{Call, Result, Run};
+use moonlark_gateway::artifacts::preview_value;
+use moonlark_gateway::{Call, Run};
 use moonlark_render::luau::luau_type_of;
 
 use super::{AGENT_SCRIPT_NAME, answer_values};

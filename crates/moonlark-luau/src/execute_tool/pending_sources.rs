@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use moonlark_core::sdk::to_identifier;
-use moonlark_core::{Call, Problem, Result};
+use moonlark_core::{Problem, Result};
+use moonlark_gateway::Call;
 use tokio::time::Instant;
 
 use crate::sdk_functions::still_connecting_problem;

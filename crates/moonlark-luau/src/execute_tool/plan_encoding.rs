@@ -1,8 +1,9 @@
 //! What a script would change, as `execute` answers it and as it is on record.
 
-use moonlark_core::run::PlannedCall;
 use moonlark_core::value::{Object, Value};
-use moonlark_core::{Problem, Result, Run};
+use moonlark_core::{Problem, Result};
+use moonlark_gateway::Run;
+use moonlark_gateway::run::PlannedCall;
 
 /// The plan that a run has made, whole.
 pub(super) fn encode_plan(run: &Run) -> Value {

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use moonlark_core::content::ToolAnswer;
-use moonlark_core::journal::{
-    JournalEntry, JournalRecorder, RecordId, RedactionScopes, RunBegan, RunEnded, RunRecord,
-};
-use moonlark_core::metrics::{GatewayMetrics, RunTimer};
 use moonlark_core::module::unknown_parameter_problem;
-use moonlark_core::run::{LostCallDecisions, LostCallPolicy, RunPlan, calls_in_doubt_problem};
-use moonlark_core::{Call, Problem, ProblemCode, Result, Run, Value};
+use moonlark_core::record_id::RecordId;
+use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_gateway::journal::{
+    JournalEntry, JournalRecorder, RedactionScopes, RunBegan, RunEnded, RunRecord,
+};
+use moonlark_gateway::metrics::{GatewayMetrics, RunTimer};
+use moonlark_gateway::run::{LostCallDecisions, LostCallPolicy, RunPlan, calls_in_doubt_problem};
+use moonlark_gateway::{Call, Run};
 use tokio::time::Instant;
 
 use super::ExecuteSettings;

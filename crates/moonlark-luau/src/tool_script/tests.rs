@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use moonlark_core::call::CallEventSink;
 use moonlark_core::limits::CallLimits;
-use moonlark_core::{CallEvent, Caller, ProblemCode, Value};
+use moonlark_core::{ProblemCode, Value};
+use moonlark_gateway::call::CallEventSink;
+use moonlark_gateway::{CallEvent, Caller};
 use parking_lot::Mutex;
 
 use crate::luau_testing::{Folder, tool};

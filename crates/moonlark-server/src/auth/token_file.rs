@@ -13,9 +13,9 @@ use std::time::SystemTime;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use moonlark_core::call::{ANONYMOUS_CALLER, LOCAL_CALLER};
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_gateway::call::{ANONYMOUS_CALLER, LOCAL_CALLER};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};

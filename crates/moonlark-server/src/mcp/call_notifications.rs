@@ -5,8 +5,8 @@
     reason = "old clients still get log messages; the SDK marks them for removal"
 )]
 
-use moonlark_core::CallEvent;
-use moonlark_core::call::LogLevel;
+use moonlark_gateway::CallEvent;
+use moonlark_gateway::call::LogLevel;
 use rmcp::model::{
     LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
 };

@@ -15,7 +15,8 @@ use moonlark_core::source_resources::{
 };
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Caller, Catalog, Gateway, Value};
+use moonlark_core::{Catalog, Value};
+use moonlark_gateway::{Call, Caller, Gateway};
 use rmcp::model::{ErrorData, SubscriptionFilter};
 use rmcp::service::{ServiceError, SubscriptionContext};
 use rmcp::{Peer, RoleServer};
@@ -275,8 +276,9 @@ mod tests {
     use moonlark_core::content::ToolAnswer;
     use moonlark_core::schema::Schema;
     use moonlark_core::source_resources::ResourceWatcher;
-    use moonlark_core::tool::{Source, SourceKind, ToolBody};
+    use moonlark_core::tool::{Source, SourceKind};
     use moonlark_core::{Problem, ProblemCode, Tool};
+    use moonlark_gateway::tool_body::ToolBody;
     use parking_lot::Mutex;
     use rmcp::ServiceExt;
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, duplex};

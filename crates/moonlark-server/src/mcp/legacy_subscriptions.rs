@@ -13,7 +13,7 @@ use moonlark_core::limits::format_size;
 use moonlark_core::source_resources::{
     SourceEvent, SourceLogMessage, WatchLease, resources_for_uri,
 };
-use moonlark_core::{Call, CallEvent, Caller, Gateway};
+use moonlark_gateway::{Call, CallEvent, Caller, Gateway};
 use parking_lot::Mutex;
 use rmcp::model::{ErrorData, LoggingLevel, ResourceUpdatedNotificationParam};
 use rmcp::{Peer, RoleServer};

@@ -1,7 +1,7 @@
 //! How long clients may keep a list, and whether several may share it. Only the
 //! clients of 2026-07-28 are told.
 
-use moonlark_core::{Caller, Gateway};
+use moonlark_gateway::{Caller, Gateway};
 use rmcp::model::CacheScope;
 
 /// A client that listens is told of changes; one that does not looks this often.

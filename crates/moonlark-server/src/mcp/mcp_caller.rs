@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use http::request::Parts;
-use moonlark_core::call_client::{CallClient, ClientQuestion, RequestEnvelope};
 use moonlark_core::problem::ProtocolError;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::Object;
 use moonlark_core::visible_text::visible_line;
-use moonlark_core::{Caller, Problem, ProblemCode, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_gateway::Caller;
+use moonlark_gateway::call_client::{CallClient, ClientQuestion, RequestEnvelope};
 use rmcp::RoleServer;
 use rmcp::model::{ErrorCode, Extensions, InputResponses, LoggingLevel, ProtocolVersion};
 use rmcp::service::RequestContext;

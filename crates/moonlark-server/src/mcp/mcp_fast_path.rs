@@ -252,8 +252,10 @@ mod tests {
     use std::sync::Arc;
 
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Source, SourceKind, ToolBody};
-    use moonlark_core::{Catalog, Gateway, Problem, Tool};
+    use moonlark_core::tool::{Source, SourceKind};
+    use moonlark_core::{Catalog, Problem, Tool};
+    use moonlark_gateway::Gateway;
+    use moonlark_gateway::tool_body::ToolBody;
     use serde_json::json;
     use tokio_util::sync::CancellationToken;
     use tower::ServiceExt;

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use moonlark_core::catalog::PerCatalog;
 use moonlark_core::portable_schema::portable_output;
-use moonlark_core::server_identity::ListedSchemas;
 use moonlark_core::source_resources::SourceResources;
 use moonlark_core::value::Object;
 use moonlark_core::{Catalog, Value};
+use moonlark_gateway::per_catalog::PerCatalog;
+use moonlark_gateway::server_identity::ListedSchemas;
 use rmcp::model::{
     ErrorData, PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations,
 };

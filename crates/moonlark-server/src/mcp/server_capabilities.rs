@@ -128,8 +128,9 @@ pub(super) fn source_of_task<'a>(
 mod tests {
     use moonlark_core::catalog::ConnectingSource;
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Source, SourceKind, ToolBody};
+    use moonlark_core::tool::{Source, SourceKind};
     use moonlark_core::{Result, Tool};
+    use moonlark_gateway::tool_body::ToolBody;
 
     use super::*;
 

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use moonlark_core::call::ANONYMOUS_CALLER;
 use moonlark_core::problem::ProtocolError;
 use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::call::ANONYMOUS_CALLER;
 use parking_lot::Mutex;
 use rmcp::model::ErrorCode;
 

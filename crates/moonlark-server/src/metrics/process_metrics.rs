@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use moonlark_core::metrics::family::{MetricFamily, MetricKind};
+use moonlark_gateway::metrics::family::{MetricFamily, MetricKind};
 
 /// What Linux counts a process's time in, on every architecture.
 const CLOCK_TICKS_PER_SECOND: f64 = 100.0;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use moonlark_core::metrics::family::{
+use moonlark_gateway::metrics::family::{
     MetricFamily, MetricKind, MetricSample, MetricValue, bucket_bounds_seconds,
 };
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use moonlark_core::limits::CallLimits;
 use moonlark_core::tool::CallScope;
-use moonlark_core::{Caller, Catalog, Gateway, Module as HostModule, Problem, Result, Value};
+use moonlark_core::{Catalog, Module as HostModule, Problem, Result, Value};
+use moonlark_gateway::{Caller, Gateway};
 use starlark::PrintHandler;
 use starlark::environment::{FrozenModule, Globals, Module};
 use starlark::eval::{Evaluator, FileLoader};

@@ -5,10 +5,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use moonlark_core::gateway::StartedCall;
 use moonlark_core::module::{Module, ModuleFunction, ScriptLanguage};
 use moonlark_core::value::{Object, Value};
-use moonlark_core::{Call, Problem, ProblemCode, Result, Tool};
+use moonlark_core::{Problem, ProblemCode, Result, Tool};
+use moonlark_gateway::Call;
+use moonlark_gateway::gateway::StartedCall;
 use starlark::environment::{Globals, GlobalsBuilder, LibraryExtension};
 use starlark::eval::{Arguments, Evaluator};
 use starlark::values::none::NoneType;

@@ -100,7 +100,7 @@ fn make_context<'v>(
     }
     let caller = Value::from_fields([
         ("surface", "test".into()),
-        ("name", moonlark_core::call::LOCAL_CALLER.into()),
+        ("name", moonlark_gateway::call::LOCAL_CALLER.into()),
         ("client", Value::Null),
     ]);
     Ok(handler_context::build_context(

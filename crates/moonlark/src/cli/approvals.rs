@@ -1,9 +1,9 @@
 //! `moonlark approvals`: calls that wait for somebody to decide on them.
 
 use clap::{Args, Subcommand};
-use moonlark_core::approval::{ApprovalDecider, ApprovalDecision};
-use moonlark_core::call::LOCAL_CALLER;
-use moonlark_store::{ApprovalStore, ApprovalView, JournalReader, RecordedState};
+use moonlark_gateway::approval::{ApprovalDecider, ApprovalDecision};
+use moonlark_gateway::call::LOCAL_CALLER;
+use moonlark_journal::{ApprovalStore, ApprovalView, JournalReader, RecordedState};
 use serde_json::json;
 
 use super::runs::{caller_label, format_local_time, load_journal_config, short_id};

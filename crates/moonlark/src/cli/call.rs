@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use clap::Args;
-use moonlark_core::call::CallEventSink;
 use moonlark_core::value::Object;
-use moonlark_core::{CallEvent, Caller, Gateway, LogLevel, Problem, ProblemCode, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_gateway::call::CallEventSink;
+use moonlark_gateway::{CallEvent, Caller, Gateway, LogLevel};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -8,7 +8,7 @@ use super::{
     CommandError, CommandResult, GlobalArgs, display_path, eprint_config_findings, eprint_line,
     eprint_unset_variables, print_json, print_line, print_text, working_dir,
 };
-use crate::config_file::{self, ValueRequirement};
+use moonlark_config::config_file::{self, ValueRequirement};
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -23,7 +23,7 @@ pub(crate) enum ConfigCommand {
 impl ConfigCommand {
     pub(crate) fn run(self, global: &GlobalArgs) -> CommandResult {
         if let ConfigCommand::Schema = self {
-            print_text(format!("{:#}", crate::config::config_json_schema()));
+            print_text(format!("{:#}", moonlark_config::config_json_schema()));
             return Ok(());
         }
         let (needed, env) = (ValueRequirement::Never, |key: &str| std::env::var(key).ok());

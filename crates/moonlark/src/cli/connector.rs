@@ -11,7 +11,7 @@ use super::{
     CommandResult, GlobalArgs, StyledText, display_path, eprint_line, open_project, print_json,
     print_line, template, working_dir,
 };
-use crate::config_file;
+use moonlark_config::config_file;
 
 #[derive(Subcommand)]
 pub(crate) enum ConnectorCommand {

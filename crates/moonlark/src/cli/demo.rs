@@ -22,9 +22,9 @@ use super::run::timeline;
 use super::serve::{serve_project, shutdown_signal};
 use super::terminal::{StyledText, TextStyle, terminal_width, wrap_words};
 use super::{CommandResult, GlobalArgs, print_line, print_text};
-use crate::config::McpServerConfig;
 use crate::project::{CliSources, Project};
 use crate::reload;
+use moonlark_config::McpServerConfig;
 use surface_calls::{call_over_cli, call_over_mcp_http, call_over_mcp_stdio, call_over_rest};
 
 const PACKAGE_VERSION: &str = env!("CARGO_PKG_VERSION");

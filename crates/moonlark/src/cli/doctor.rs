@@ -19,8 +19,8 @@ use super::{
     CommandError, CommandResult, GlobalArgs, display_path, format_count, print_json, print_line,
     summarize_findings, wait_for_sources,
 };
-use crate::config::ApproverConfig;
-use crate::config_file::{LoadedConfig, RejectedConfig};
+use moonlark_config::ApproverConfig;
+use moonlark_config::config_file::{LoadedConfig, RejectedConfig};
 
 /// How long whoever listens at our address may take to say what it is.
 const HEALTH_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use clap::Args;
+use moonlark_core::Value;
 use moonlark_core::value::Object;
-use moonlark_core::{Caller, Value};
+use moonlark_gateway::Caller;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -10,16 +10,18 @@ use super::{
     CommandError, CommandResult, GlobalArgs, display_path, print_json, print_line, print_text,
     working_dir,
 };
-use crate::clients::client_file::{ClientFile, config_files_in};
-use crate::clients::config_paths::{ClientConfigPaths, client_of_file};
-use crate::clients::config_syntax::ConfigSyntax;
-use crate::clients::import_plan::{
+use moonlark_clients::config_paths::config_files_in;
+use moonlark_clients::config_paths::{ClientConfigPaths, client_of_file};
+use moonlark_clients::config_syntax::ConfigSyntax;
+use moonlark_clients::import_plan::{
     self, ImportFate, ImportInput, ImportPlan, PlannedEntry, RequiredVariable,
 };
-use crate::clients::imported_server::{self, ClientFileOrigin, ImportedEntry, ImportedServer};
-use crate::clients::{ClientApp, diff, other_project};
-use crate::config_file::{self, CONFIG_FILE_NAME};
-use crate::secrets_file::{self, SecretsFile};
+use moonlark_clients::imported_server::{self, ClientFileOrigin, ImportedEntry, ImportedServer};
+use moonlark_clients::{ClientApp, diff, other_project};
+use moonlark_config::config_file::{self, CONFIG_FILE_NAME};
+use moonlark_config::config_json_schema;
+use moonlark_state::secrets_file::{self, SecretsFile};
+use moonlark_state::user_text_file::UserTextFile;
 
 /// Nobody has more servers, and each is compared with all others.
 const MAX_IMPORTED_SERVERS: usize = 1000;
@@ -47,7 +49,9 @@ impl ImportArgs {
         let client = ClientApp::from_str(&self.from, false).ok();
         for file in self.read_files(client, &places, &cwd)? {
             let client = client.or_else(|| client_of_file(&file.path));
-            if file.syntax() == ConfigSyntax::Toml && client != Some(ClientApp::Codex) {
+            if ConfigSyntax::from_path(&file.path) == ConfigSyntax::Toml
+                && client != Some(ClientApp::Codex)
+            {
                 let path = config_path(global, &cwd);
                 add_other_project(&file, path.parent().unwrap_or(&cwd), &mut found)?;
             } else {
@@ -77,9 +81,9 @@ impl ImportArgs {
         client: Option<ClientApp>,
         places: &ClientConfigPaths,
         cwd: &Path,
-    ) -> Result<Vec<ClientFile>, CommandError> {
+    ) -> Result<Vec<UserTextFile>, CommandError> {
         let Some(client) = client else {
-            let file = ClientFile::read(&cwd.join(&self.from), self.from.clone())?;
+            let file = UserTextFile::read(&cwd.join(&self.from), self.from.clone())?;
             if file.text.is_none() {
                 return Err(Problem::new(ProblemCode::NotFound, "there is no such file")
                     .at_location(SourceLocation::in_file(&self.from))
@@ -96,7 +100,7 @@ impl ImportArgs {
         }
         let mut files = Vec::new();
         for path in &paths {
-            let file = ClientFile::read(path, path_label(path, cwd))?;
+            let file = UserTextFile::read(path, path_label(path, cwd))?;
             files.extend(file.text.is_some().then_some(file));
         }
         if files.is_empty() {
@@ -116,7 +120,7 @@ impl ImportArgs {
 pub(super) struct PreparedImport {
     pub(super) plan: ImportPlan,
     /// Our configuration as it is.
-    target: ClientFile,
+    target: UserTextFile,
     root: PathBuf,
     keep_secrets: bool,
 }
@@ -142,7 +146,7 @@ impl PreparedImport {
         for server in found.servers.iter_mut().filter_map(|(_, it)| it.server.as_mut().ok()) {
             drop_default_cwd(server, path.parent());
         }
-        let target = ClientFile::read(&path, path_label(&path, cwd))?;
+        let target = UserTextFile::read(&path, path_label(&path, cwd))?;
         let root = path.parent().unwrap_or(cwd).to_owned();
         let secrets = SecretsFile::read(&root).0;
         let values =
@@ -182,9 +186,15 @@ pub(super) fn env_variable(name: &str) -> Option<String> {
 }
 
 /// What a project of another system has.
-fn add_other_project(file: &ClientFile, root: &Path, found: &mut ImportInput) -> CommandResult {
+fn add_other_project(file: &UserTextFile, root: &Path, found: &mut ImportInput) -> CommandResult {
     let folder = file.path.parent().unwrap_or(root);
-    let project = other_project::read_other_project(file.text(), &file.label, folder, root)?;
+    let project = other_project::read_other_project(
+        file.text(),
+        &file.label,
+        folder,
+        root,
+        config_json_schema(),
+    )?;
     let of_file = || file.label.clone();
     found.servers.extend(project.servers.into_iter().map(|it| (of_file(), it)));
     found.tables.extend(project.tables.into_iter().map(|it| (of_file(), it)));
@@ -194,16 +204,16 @@ fn add_other_project(file: &ClientFile, root: &Path, found: &mut ImportInput) ->
 
 /// The servers of one file, each with the file's name.
 fn read_servers(
-    file: &ClientFile,
+    file: &UserTextFile,
     client: Option<ClientApp>,
     places: &ClientConfigPaths,
 ) -> Result<Vec<(String, ImportedEntry)>, CommandError> {
-    let root = file.syntax().parse(file.text());
+    let root = ConfigSyntax::from_path(&file.path).parse(file.text());
     let root = root.map_err(|fault| fault.to_problem(file.text(), &file.label))?;
     let Some(root) = root else { return Ok(Vec::new()) };
     let project = places.project_of(&file.path);
     let origin = ClientFileOrigin { client, project, home: places.home() };
-    let read_file = |path: &Path| ClientFile::read(path, display_path(path)).ok()?.text;
+    let read_file = |path: &Path| UserTextFile::read(path, display_path(path)).ok()?.text;
     let entries = match imported_server::read_entries(&root.to_json(), origin, &read_file) {
         Some(entries) => entries,
         // Settings that have no servers are nothing wrong; another file is.

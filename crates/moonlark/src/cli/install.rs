@@ -19,12 +19,14 @@ use super::{
     CommandError, CommandResult, GlobalArgs, display_path, print_json, print_line, print_text,
     working_dir,
 };
-use crate::clients::client_file::{ClientFile, first_existing};
-use crate::clients::config_paths::ClientConfigPaths;
-use crate::clients::registration::ClientRegistration;
-use crate::clients::server_entry::{config_argument, shown_token};
-use crate::clients::{ClientApp, diff};
-use crate::config_file;
+use moonlark_clients::config_paths::ClientConfigPaths;
+use moonlark_clients::config_paths::first_existing;
+use moonlark_clients::config_syntax::ConfigSyntax;
+use moonlark_clients::registration::ClientRegistration;
+use moonlark_clients::server_entry::{config_argument, shown_token};
+use moonlark_clients::{ClientApp, diff};
+use moonlark_config::config_file;
+use moonlark_state::user_text_file::UserTextFile;
 use moved_servers::MovedServers;
 
 #[derive(Args)]
@@ -70,7 +72,7 @@ impl InstallArgs {
             let said = format!("{} has no file of a project", self.client.display_name());
             super::clap_command().error(ErrorKind::ArgumentConflict, said).exit()
         };
-        let file = ClientFile::read(path, path_label(path, &cwd))?;
+        let file = UserTextFile::read(path, path_label(path, &cwd))?;
         let mut moved = None;
         if self.only {
             moved = Some(MovedServers::find_in_file(&self, &file, &places, global)?);
@@ -127,7 +129,7 @@ impl InstallArgs {
 
     /// An entry of this name may belong to another project, whose tools the client would
     /// lose. One whose configuration file is gone is no project any more.
-    fn check_same_project(&self, file: &ClientFile, config: Option<&Path>) -> CommandResult {
+    fn check_same_project(&self, file: &UserTextFile, config: Option<&Path>) -> CommandResult {
         let there = self.registration_in(file).find_entry(file.text())?;
         let other = there.as_ref().and_then(config_argument).filter(|other| other.is_file());
         let Some(other) = other.filter(|_| !self.replace) else { return Ok(()) };
@@ -148,7 +150,7 @@ impl InstallArgs {
 
     fn plan_install(
         &self,
-        file: &ClientFile,
+        file: &UserTextFile,
         entry: &Map<String, Json>,
         has_config: bool,
         moved: Option<&MovedServers>,
@@ -174,7 +176,7 @@ impl InstallArgs {
         })
     }
 
-    fn plan_undo(&self, file: &ClientFile) -> Result<InstallOutcome, CommandError> {
+    fn plan_undo(&self, file: &UserTextFile) -> Result<InstallOutcome, CommandError> {
         let outcome = |did, text, copy| InstallOutcome {
             did,
             text,
@@ -214,9 +216,14 @@ impl InstallArgs {
     }
 
     /// Our entry in that file.
-    fn registration_in<'a>(&'a self, file: &'a ClientFile) -> ClientRegistration<'a> {
+    fn registration_in<'a>(&'a self, file: &'a UserTextFile) -> ClientRegistration<'a> {
         let InstallArgs { client, name, .. } = self;
-        ClientRegistration { client: *client, name, syntax: file.syntax(), label: &file.label }
+        ClientRegistration {
+            client: *client,
+            name,
+            syntax: ConfigSyntax::from_path(&file.path),
+            label: &file.label,
+        }
     }
 }
 
@@ -252,7 +259,7 @@ enum BackupAction {
 }
 
 impl InstallOutcome {
-    fn apply_to_file(&self, file: &ClientFile) -> CommandResult {
+    fn apply_to_file(&self, file: &UserTextFile) -> CommandResult {
         if self.text == file.text {
             return Ok(());
         }
@@ -272,7 +279,7 @@ impl InstallOutcome {
 
 struct InstallReport<'a> {
     install: &'a InstallArgs,
-    file: &'a ClientFile,
+    file: &'a UserTextFile,
     outcome: &'a InstallOutcome,
     moved: &'a Option<MovedServers>,
 }

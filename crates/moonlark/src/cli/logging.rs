@@ -13,8 +13,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::terminal::{CONTINUATION_INDENT, stderr_has_colors};
 use super::{CliCommand, GlobalArgs, working_dir};
-use crate::config::{LogConfig, LogFormat};
-use crate::config_file;
+use moonlark_config::config_file;
+use moonlark_config::{LogConfig, LogFormat};
 
 /// The levels that are words; anything else is a list for the filter.
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];

@@ -5,15 +5,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::{Problem, ProblemCode};
-use moonlark_upstream::auth::{self, LoginOutcome, LoginPrompt, UpstreamAccount};
+use moonlark_oauth::{LoginOutcome, LoginPrompt, UpstreamAccount};
 use serde_json::json;
 use url::Url;
 
 use super::{
     CommandError, CommandResult, GlobalArgs, eprint_line, print_json, print_line, working_dir,
 };
-use crate::state_folder::prepare_state_folder;
-use crate::{config_file, upstreams};
+use crate::upstreams;
+use moonlark_config::config_file;
+use moonlark_state::state_folder::prepare_state_folder;
 
 #[derive(Args)]
 pub(crate) struct LoginArgs {
@@ -33,12 +34,13 @@ impl LoginArgs {
             eprint_line("");
             eprint_line(format!("  {url}"));
             eprint_line("");
-            if open && !auth::open_browser(url) {
+            if open && !moonlark_oauth::open_browser(url) {
                 eprint_line("It was not opened for you: there is no xdg-open.");
             }
             eprint_line("Waiting for the answer. Ctrl-C ends it.");
         };
-        let done = auth::log_in_to_upstream(&account, &LoginPrompt::Person(&show)).await?;
+        let done =
+            moonlark_oauth::log_in_to_upstream(&account, &LoginPrompt::Person(&show)).await?;
         if global.json {
             print_json(&json!({ "upstream": self.name, "login": done }))
         } else {

@@ -1,7 +1,7 @@
 //! `moonlark logout`: forgets a login, and tells the authorization server.
 
 use clap::Args;
-use moonlark_upstream::auth::{self, LogoutOutcome, RevocationOutcome};
+use moonlark_oauth::{LogoutOutcome, RevocationOutcome};
 use serde_json::json;
 
 use super::{CommandResult, GlobalArgs, login, print_json, print_line};
@@ -15,7 +15,7 @@ pub(crate) struct LogoutArgs {
 impl LogoutArgs {
     pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         let account = login::find_account(&self.name, global)?;
-        let done = auth::log_out_of_upstream(&account).await?;
+        let done = moonlark_oauth::log_out_of_upstream(&account).await?;
         if global.json {
             print_json(&json!({ "upstream": self.name, "logout": done }))
         } else {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use moonlark_core::{Problem, ProblemCode};
-use moonlark_upstream::mcp::PinDifference;
+use moonlark_mcp_client::PinDifference;
 use serde_json::{Value as Json, json};
 
 use super::{
     CommandError, CommandResult, GlobalArgs, format_count, open_project, print_json, print_line,
     print_text,
 };
-use crate::clients::diff;
+use moonlark_clients::diff;
 
 #[derive(Args)]
 pub(crate) struct PinArgs {

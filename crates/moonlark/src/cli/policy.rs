@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use moonlark_core::call::ANONYMOUS_CALLER;
 use moonlark_core::limits::format_seconds;
-use moonlark_core::policy::{
-    CountingScope, EffectKind, PolicyExplanation, RuleAction, RuleMismatch, RuleTerms,
-};
+use moonlark_core::tool::EffectKind;
 use moonlark_core::{Catalog, Result, Tool};
+use moonlark_gateway::call::ANONYMOUS_CALLER;
+use moonlark_gateway::policy::{
+    CountingScope, PolicyExplanation, RuleAction, RuleMismatch, RuleTerms,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 

@@ -17,7 +17,8 @@ use std::path::PathBuf;
 use clap::Args;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::value::Object;
-use moonlark_core::{Caller, Gateway, Problem, Result, SourceLocation, Value};
+use moonlark_core::{Problem, Result, SourceLocation, Value};
+use moonlark_gateway::{Caller, Gateway};
 use moonlark_luau::SyntaxStatus;
 use serde_json::json;
 

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use moonlark_core::call::LOCAL_CALLER;
 use moonlark_core::{Catalog, Problem, Result, SourceLocation};
+use moonlark_gateway::call::LOCAL_CALLER;
 use moonlark_luau::check::CheckFinding;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -6,16 +6,16 @@ mod run_lines;
 mod show;
 
 use clap::{Args, Subcommand};
-use moonlark_core::journal::RecordId;
-use moonlark_store::{AwaitedApprovalState, JournalReader, RecordedState, RunSummary};
+use moonlark_core::record_id::RecordId;
+use moonlark_journal::{AwaitedApprovalState, JournalReader, RecordedState, RunSummary};
 use serde_json::json;
 
 pub(crate) use resume::RunsResumeArgs;
 pub(super) use run_lines::{caller_label, format_local_time, short_id};
 
 use super::{CommandError, CommandResult, GlobalArgs, print_json, print_line, working_dir};
-use crate::config_file::{self, LoadedConfig};
 use crate::project_journal;
+use moonlark_config::config_file::{self, LoadedConfig};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Tool};
 
-use super::{CommandError, display_path, normalize_path, working_dir};
-use crate::config_file::LoadedConfig;
+use super::{CommandError, display_path, working_dir};
 use crate::connectors;
 use crate::extensions::{self, ScriptFolder};
 use crate::project::Project;
 use crate::prompt_scripts;
 use crate::scripts::{self, DiscoveredScript, ScriptKind};
+use moonlark_clients::config_paths::normalize_path;
+use moonlark_config::config_file::LoadedConfig;
 
 /// The script at `path`. `configured` is the name its settings have.
 pub(super) fn find_script(

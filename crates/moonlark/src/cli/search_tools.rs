@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use clap::Args;
 use moonlark_core::value::Object;
-use moonlark_core::{Caller, Gateway, Result, Value};
+use moonlark_core::{Result, Value};
 use moonlark_discovery::DescribedFunction;
+use moonlark_gateway::{Caller, Gateway};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -20,15 +20,15 @@ use super::source_args::SourceArgs;
 use super::terminal::{CommandConsole, ConsoleWrite};
 use super::{CommandError, CommandResult, GlobalArgs, eprint_line, working_dir};
 use super::{call, docs, doctor, get, policy, run, search, search_tools, sources, tool};
-use crate::config::ProjectConfig;
-use crate::config_file;
 use crate::local_server::{
     ConnectionPurpose, LocalServerLookup, LocalServerSummary, ProjectSocket, canonical_config_path,
     connection_lost_problem, find_local_server, read_json_line, write_json_line,
 };
 use crate::project::Project;
 use crate::source_selection::SourceSelection;
-use crate::state_folder::state_folder_path;
+use moonlark_config::ProjectConfig;
+use moonlark_config::config_file;
+use moonlark_state::state_folder::state_folder_path;
 
 /// A script and its arguments are in it.
 const MAX_COMMAND_BYTES: u64 = 64 << 20;

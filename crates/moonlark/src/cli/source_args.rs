@@ -6,8 +6,8 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::{CommandError, GlobalArgs, working_dir};
-use crate::config::McpServerConfig;
 use crate::project::{CliSources, Project, StateRetention};
+use moonlark_config::McpServerConfig;
 
 /// Options that name sources beside those of the configuration.
 const SOURCE_OPTIONS_HEADING: &str = "Sources";

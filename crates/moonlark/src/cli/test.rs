@@ -9,15 +9,17 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use futures::StreamExt;
-use moonlark_core::call::CallEventSink;
+use moonlark_clients::config_paths::normalize_path;
 use moonlark_core::grant::Grant;
 use moonlark_core::tool::CallScope;
-use moonlark_core::{Call, CallEvent, Problem, Result};
+use moonlark_core::{Problem, Result};
+use moonlark_gateway::call::CallEventSink;
+use moonlark_gateway::{Call, CallEvent};
 use parking_lot::Mutex;
 
 use super::{
-    CommandError, CommandResult, GlobalArgs, eprint_line, normalize_path,
-    open_project_without_values, print_line, working_dir,
+    CommandError, CommandResult, GlobalArgs, eprint_line, open_project_without_values, print_line,
+    working_dir,
 };
 use crate::project::Project;
 use crate::reload::FolderChanges;
@@ -126,7 +128,7 @@ impl TestArgs {
         &self,
         file: &'a TestFile,
         project: &Project,
-        config: &crate::config::ProjectConfig,
+        config: &moonlark_config::ProjectConfig,
     ) -> (&'a TestFile, Vec<TestOutcome>) {
         let outcome = |name: &str| TestOutcome::new(&file.label(), name);
         let scope = match scripts::script_test_scope(&file.subject, config, &self.allow) {

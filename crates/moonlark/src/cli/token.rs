@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use moonlark_core::Problem;
-use moonlark_core::policy::patterns_without_tool;
+use moonlark_gateway::policy::patterns_without_tool;
 use moonlark_server::{StoredToken, TokenFile};
 use serde_json::{Value as Json, json};
 
@@ -11,10 +11,10 @@ use super::source_args::SourceArgs;
 use super::{
     CommandError, CommandResult, GlobalArgs, eprint_line, print_json, print_line, working_dir,
 };
-use crate::config::ServerAuthConfig;
-use crate::config_file::{self, LoadedConfig};
 use crate::http_auth;
-use crate::state_folder::prepare_state_folder;
+use moonlark_config::ServerAuthConfig;
+use moonlark_config::config_file::{self, LoadedConfig};
+use moonlark_state::state_folder::prepare_state_folder;
 
 #[derive(Subcommand)]
 pub(crate) enum TokenCommand {

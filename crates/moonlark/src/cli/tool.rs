@@ -15,8 +15,8 @@ use super::{
     CommandResult, GlobalArgs, cli_caller, display_path, eprint_line, eprint_problem, path_from,
     print_json, print_line, template, wait_for_sources, working_dir,
 };
-use crate::config_file;
 use crate::project::Project;
+use moonlark_config::config_file;
 
 #[derive(Subcommand)]
 pub(crate) enum ToolCommand {

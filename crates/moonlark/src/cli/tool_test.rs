@@ -8,7 +8,8 @@ use clap::Args;
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
-use moonlark_core::{Caller, Catalog, Problem, Result, Tool, Value};
+use moonlark_core::{Catalog, Problem, Result, Tool, Value};
+use moonlark_gateway::Caller;
 
 use super::tool_arguments::ToolParameterArgs;
 use super::tool_options::ToolOption;

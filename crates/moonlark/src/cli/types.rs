@@ -17,10 +17,10 @@ use serde_json::{Value as Json, json};
 use super::{
     CommandError, CommandResult, GlobalArgs, display_path, print_json, print_line, working_dir,
 };
-use crate::config_file;
 use crate::knowledge_base::KnowledgeBase;
-use crate::state_folder::{prepare_state_folder, state_folder_path};
 use editor_settings::EditorSettings;
+use moonlark_config::config_file;
+use moonlark_state::state_folder::{prepare_state_folder, state_folder_path};
 
 /// No settings that a person wrote are larger.
 const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use moonlark_core::tool::{BoxFuture, CallScope};
-use moonlark_core::{Caller, Gateway, Problem, Result, Value};
+use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::{Caller, Gateway};
 use moonlark_knowledge::{ScanFinding, ScanOutcome, ScanSender, SourceConnector, SourceScan};
 use tokio::sync::mpsc;
 

@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use moonlark_core::{Gateway, ProblemCode};
+use moonlark_core::ProblemCode;
+use moonlark_gateway::Gateway;
 use moonlark_knowledge::{FolderWatcher, SyncOptions, SyncSummary};
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::KnowledgeBase;
-use crate::config::SyncTrigger;
 use crate::connectors::KnowledgeSource;
+use moonlark_config::SyncTrigger;
 
 /// Sources are followed until this is dropped.
 pub(crate) struct BackgroundSync {

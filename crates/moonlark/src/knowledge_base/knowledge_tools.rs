@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{CallEffects, Source, SourceKind, ToolBody};
+use moonlark_core::tool::{CallEffects, Source, SourceKind};
 use moonlark_core::value::Object;
 use moonlark_core::visible_text::visible_text;
 use moonlark_core::{Problem, Result, Tool, Value};
+use moonlark_gateway::tool_body::ToolBody;
 use moonlark_knowledge::{ExcerptRequest, SearchFilter, SearchMode, SearchQuery};
 use serde_json::{Value as Json, json};
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::state_folder::{create_state_folder, state_folder_path};
+use moonlark_state::state_folder::{create_state_folder, state_folder_path};
 
 const SOCKET_FILE_NAME: &str = "server.sock";
 /// Locked for as long as somebody listens. The system unlocks it when a process

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::McpServerConfig;
-use crate::config_file::ValueRequirement;
+use moonlark_config::McpServerConfig;
+use moonlark_config::config_file::ValueRequirement;
 
 /// Sources from the command line, which come before those of the file, and what the
 /// command makes of the project.

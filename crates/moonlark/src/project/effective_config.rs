@@ -7,8 +7,8 @@ use moonlark_core::Problem;
 use moonlark_core::value::shorten_text;
 
 use super::CliSources;
-use crate::config::{ApiAuthConfig, ApiConfig, RedactedString};
-use crate::config_file::{self, LoadedConfig, RejectedConfig};
+use moonlark_config::config_file::{self, LoadedConfig, RejectedConfig};
+use moonlark_config::{ApiAuthConfig, ApiConfig, RedactedString};
 
 pub(super) fn read_effective_config(
     explicit: Option<&Path>,

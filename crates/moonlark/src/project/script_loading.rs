@@ -14,17 +14,18 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use moonlark_core::{Problem, Result, SourceLocation, Tool};
+use moonlark_gateway::tool_body::into_failing_tool;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::{Project, ProjectState, ReloadProblem, ReloadReport};
-use crate::config_file::LoadedConfig;
 use crate::connectors;
 use crate::extensions;
 use crate::prompt_scripts;
 use crate::scripts::{
     self, DiscoveredScript, ScriptEntries, ScriptEntry, ScriptKind, display_path,
 };
+use moonlark_config::config_file::LoadedConfig;
 
 /// How long what is loaded waits for the rest before it is published without.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(250);
@@ -396,7 +397,7 @@ async fn load_tool_script(
     fingerprint: String,
     loaded: &LoadedConfig,
     luau: &moonlark_luau::LuauEngine,
-    gateway: &moonlark_core::Gateway,
+    gateway: &moonlark_gateway::Gateway,
 ) -> ScriptEntry {
     let folder = scripts::script_folder(found, loaded);
     let mut entry =
@@ -422,7 +423,7 @@ async fn load_extension(
     fingerprint: String,
     loaded: &LoadedConfig,
     starlark: &moonlark_starlark::StarlarkEngine,
-    gateway: &moonlark_core::Gateway,
+    gateway: &moonlark_gateway::Gateway,
 ) -> ScriptEntry {
     let mut entry =
         ScriptEntry { fingerprint, folder: folder.path.clone(), ..ScriptEntry::default() };
@@ -457,7 +458,7 @@ fn with_load_outcome(
             let exposed = |mut tool: Tool| {
                 tool.expose = expose;
                 Arc::new(match &outage {
-                    Some(problem) => tool.into_failing(problem),
+                    Some(problem) => into_failing_tool(tool, problem),
                     None => tool,
                 })
             };

@@ -6,8 +6,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::{Project, ScriptKey};
-use crate::config_file;
 use crate::extensions;
+use moonlark_config::config_file;
 
 /// What changes are told of, and which of those matter.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

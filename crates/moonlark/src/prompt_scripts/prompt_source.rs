@@ -7,10 +7,12 @@ use moonlark_core::content::{ToolAnswer, is_content_block};
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::schema::Schema;
 use moonlark_core::source_resources::{ResourceWatcher, SourceResources};
-use moonlark_core::tool::{CallEffects, CallScope, Source, SourceKind, ToolBody, ToolListing};
+use moonlark_core::tool::{CallEffects, CallScope, Source, SourceKind, ToolListing};
 use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::visible_text::visible_in_line;
-use moonlark_core::{Call, Problem, Result, SourceLocation, Tool, Value};
+use moonlark_core::{Problem, Result, SourceLocation, Tool, Value};
+use moonlark_gateway::Call;
+use moonlark_gateway::tool_body::ToolBody;
 use moonlark_luau::{PromptHeader, PromptScript};
 
 use crate::scripts::DiscoveredScript;

@@ -1,7 +1,7 @@
 //! Calling tools by name: what is found, what is not, and what it says.
 
-use moonlark_core::Caller;
 use moonlark_core::value::Value;
+use moonlark_gateway::Caller;
 
 use super::world::{World, account, answer, execute, said, scripted};
 #[cfg(feature = "check")]

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use moonlark_core::ProblemCode;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::value::Value;
-use moonlark_core::{Caller, ProblemCode};
+use moonlark_gateway::Caller;
 
 use super::world::{World, answer};
 

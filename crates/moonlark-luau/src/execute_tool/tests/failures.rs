@@ -392,7 +392,7 @@ async fn a_parameter_that_means_the_script_is_told_so() {
     let world = World::new();
     let gateway = world.gateway();
     let ask = async |args: Value| {
-        let call = gateway.open_call(moonlark_core::Caller::new("cli"), None).unwrap();
+        let call = gateway.open_call(moonlark_gateway::Caller::new("cli"), None).unwrap();
         gateway.call_for_answer(&call, "execute", args).await.unwrap_err().to_string()
     };
     assert_eq!(

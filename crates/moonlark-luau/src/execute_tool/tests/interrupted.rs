@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use moonlark_core::ProblemCode;
-use moonlark_core::journal::JournalEntry;
 use moonlark_core::tool::CallEffects;
+use moonlark_gateway::journal::JournalEntry;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tokio::runtime::Runtime;
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use moonlark_core::journal::{CallRecord, JournalEntry, JournalRecorder, RecordId, RunRecord};
+use moonlark_core::record_id::RecordId;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_gateway::journal::{CallRecord, JournalEntry, JournalRecorder, RunRecord};
 use parking_lot::Mutex;
 
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! Plans: what a script would change, and runs that change just that.
 
-use moonlark_core::journal::JournalEntry;
 use moonlark_core::{ProblemCode, Result};
+use moonlark_gateway::journal::JournalEntry;
 use serde_json::{Value as Json, json};
 
 use super::shop::Shop;

@@ -1,7 +1,7 @@
 //! Runs that are gone on with, rule by rule.
 
 use moonlark_core::ProblemCode;
-use moonlark_core::journal::JournalEntry;
+use moonlark_gateway::journal::JournalEntry;
 use serde_json::json;
 
 use super::shop::Shop;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use moonlark_core::journal::JournalEntry;
+use moonlark_gateway::journal::JournalEntry;
 use serde_json::Value as Json;
 
 use super::shop::Shop;

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::grant::{Grant, GrantSet};
-use moonlark_core::journal::JournalEntry;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{CallEffects, CallScope, Source, SourceKind, ToolBody, ToolExposure};
-use moonlark_core::{Caller, Catalog, Gateway, Problem, Result, Tool, Value};
+use moonlark_core::tool::{CallEffects, CallScope, Source, SourceKind, ToolExposure};
+use moonlark_core::{Catalog, Problem, Result, Tool, Value};
+use moonlark_gateway::journal::JournalEntry;
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_gateway::{Caller, Gateway};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 

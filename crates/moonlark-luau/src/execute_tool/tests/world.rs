@@ -8,9 +8,11 @@ use moonlark_core::content::{Content, ToolAnswer};
 use moonlark_core::grant::{Grant, GrantSet};
 use moonlark_core::limits::CallLimits;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{CallScope, Source, SourceKind, ToolBody, ToolExposure};
+use moonlark_core::tool::{CallScope, Source, SourceKind, ToolExposure};
 use moonlark_core::value::Object;
-use moonlark_core::{Call, Caller, Catalog, Gateway, Module, Problem, Result, Tool, Value};
+use moonlark_core::{Catalog, Module, Problem, Result, Tool, Value};
+use moonlark_gateway::tool_body::ToolBody;
+use moonlark_gateway::{Call, Caller, Gateway};
 use serde_json::{Value as Json, json};
 
 use crate::luau_testing::modules;

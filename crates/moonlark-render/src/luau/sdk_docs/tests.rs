@@ -5,15 +5,15 @@ use serde_json::json;
 use super::*;
 use moonlark_core::schema::Schema;
 use moonlark_core::sdk::Sdk;
-use moonlark_core::tool::{Source, SourceKind, Tool, ToolBody};
-use moonlark_core::value::Value;
+use moonlark_core::tool::{Source, SourceKind, Tool};
+use moonlark_core::tool_body::SealedBody;
 
 fn sdk(tools: &[(&str, Json, Option<Json>)]) -> Sdk {
     let tool = |(name, input, output): &(&str, Json, Option<Json>)| {
         let (source, _) = name.split_once('.').unwrap();
         let source = Arc::new(Source { kind: SourceKind::Upstream, name: source.to_owned() });
         let schema = |json: &Json| Schema::description_only(json.as_object().unwrap().clone());
-        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
+        let body = SealedBody::empty();
         let mut tool = Tool::new(*name, source, schema(input), body);
         tool.description = "What it does.\n\nAnd more.".to_owned();
         tool.output = output.as_ref().map(schema);

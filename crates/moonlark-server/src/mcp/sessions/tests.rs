@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
-use moonlark_core::{Catalog, Gateway};
+use moonlark_core::Catalog;
+use moonlark_gateway::Gateway;
 use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;

@@ -1,6 +1,8 @@
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{Source, SourceKind, ToolBody};
-use moonlark_core::{Catalog, Gateway, Tool};
+use moonlark_core::tool::{Source, SourceKind};
+use moonlark_core::{Catalog, Tool};
+use moonlark_gateway::Gateway;
+use moonlark_gateway::tool_body::ToolBody;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
 

@@ -1,6 +1,7 @@
 //! A tool as agent scripts call it, drawn as `get_function_docs` draws it.
 
-use moonlark_core::{Catalog, Gateway, Tool};
+use moonlark_core::{Catalog, Tool};
+use moonlark_gateway::Gateway;
 use moonlark_render::luau::sdk_docs::{ObservedResult, SdkFunctionDocs, sdk_function_docs};
 use serde_json::{Map, Value as Json, json};
 

@@ -10,18 +10,18 @@ use serde_json::{Map, Value as Json};
 use super::InstallArgs;
 use crate::cli::served_command::find_server;
 use crate::cli::{CommandError, GlobalArgs, working_dir};
-use crate::clients::client_file::ClientFile;
-use crate::clients::registration::MCP_PATH;
-use crate::clients::server_entry::{reached_url, shown_token};
-use crate::config_file::{self, LoadedConfig};
 use crate::http_auth;
 use crate::local_server::{ConnectionPurpose, LocalServerLookup};
-use crate::state_folder::prepare_state_folder;
+use moonlark_clients::registration::MCP_PATH;
+use moonlark_clients::server_entry::{reached_url, shown_token};
+use moonlark_config::config_file::{self, LoadedConfig};
+use moonlark_state::state_folder::prepare_state_folder;
+use moonlark_state::user_text_file::UserTextFile;
 
 impl InstallArgs {
     pub(super) async fn http_entry(
         &self,
-        file: &ClientFile,
+        file: &UserTextFile,
         global: &GlobalArgs,
     ) -> Result<Map<String, Json>, CommandError> {
         let env = |name: &str| std::env::var(name).ok();
@@ -47,7 +47,7 @@ impl InstallArgs {
     }
 
     /// The token that our entry has already, for the same address.
-    fn find_known_token(&self, file: &ClientFile, url: &str) -> Option<String> {
+    fn find_known_token(&self, file: &UserTextFile, url: &str) -> Option<String> {
         let entry = self.registration_in(file).find_entry(file.text()).ok()??;
         let token = shown_token(&entry)?;
         (reached_url(&entry) == Some(url)).then(|| token.to_owned())

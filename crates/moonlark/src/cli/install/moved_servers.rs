@@ -12,12 +12,13 @@ use serde_json::{Map, Value as Json, json};
 use super::InstallArgs;
 use crate::cli::import::{ImportReport, PreparedImport};
 use crate::cli::{CommandError, GlobalArgs, display_path, print_line, working_dir};
-use crate::clients::client_file::ClientFile;
-use crate::clients::config_paths::ClientConfigPaths;
-use crate::clients::import_plan::{ImportFate, ImportInput, PlannedEntry};
-use crate::clients::imported_server::{self, ClientFileOrigin};
-use crate::clients::registration::is_moonlark_named;
-use crate::clients::server_entry::{config_argument, reached_url};
+use moonlark_clients::config_paths::ClientConfigPaths;
+use moonlark_clients::config_syntax::ConfigSyntax;
+use moonlark_clients::import_plan::{ImportFate, ImportInput, PlannedEntry};
+use moonlark_clients::imported_server::{self, ClientFileOrigin};
+use moonlark_clients::registration::is_moonlark_named;
+use moonlark_clients::server_entry::{config_argument, reached_url};
+use moonlark_state::user_text_file::UserTextFile;
 
 /// The other servers of a client's file.
 pub(super) struct MovedServers {
@@ -49,11 +50,11 @@ enum OtherMoonlarkFate {
 impl MovedServers {
     pub(super) fn find_in_file(
         install: &InstallArgs,
-        file: &ClientFile,
+        file: &UserTextFile,
         places: &ClientConfigPaths,
         global: &GlobalArgs,
     ) -> Result<MovedServers, CommandError> {
-        let root = file.syntax().parse(file.text());
+        let root = ConfigSyntax::from_path(&file.path).parse(file.text());
         let root = root.map_err(|fault| fault.to_problem(file.text(), &file.label))?;
         let whole = root.map(|root| root.to_json()).unwrap_or_default();
         // Only what the client reads for every project: its other tables are not ours to empty.
@@ -66,7 +67,7 @@ impl MovedServers {
         let project = places.project_of(&file.path);
         let origin =
             ClientFileOrigin { client: Some(install.client), project, home: places.home() };
-        let read_file = |path: &Path| ClientFile::read(path, display_path(path)).ok()?.text;
+        let read_file = |path: &Path| UserTextFile::read(path, display_path(path)).ok()?.text;
         let entries = imported_server::read_entries(&Json::Object(document), origin, &read_file);
         let entries = entries.unwrap_or_default().into_iter();
         let servers = entries.map(|entry| (file.label.clone(), entry)).collect();

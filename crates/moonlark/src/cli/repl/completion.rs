@@ -6,9 +6,9 @@
 
 use moonlark_core::Catalog;
 use moonlark_core::module::ScriptLanguage;
-use moonlark_core::script_functions::SCRIPT_FUNCTIONS;
 use moonlark_core::sdk::SdkSource;
 use moonlark_render::luau::luau_type;
+use moonlark_render::script_functions::SCRIPT_FUNCTIONS;
 
 /// One way to go on.
 #[derive(Debug, PartialEq)]
@@ -197,8 +197,9 @@ mod tests {
     use std::sync::Arc;
 
     use moonlark_core::schema::Schema;
-    use moonlark_core::tool::{Source, SourceKind, ToolBody};
+    use moonlark_core::tool::{Source, SourceKind};
     use moonlark_core::{Tool, Value};
+    use moonlark_gateway::tool_body::ToolBody;
     use serde_json::{Value as Json, json};
 
     use super::*;

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::mpsc as blocking;
 
-use moonlark_core::{Gateway, Problem, Result};
+use moonlark_core::{Problem, Result};
+use moonlark_gateway::Gateway;
 use moonlark_luau::SyntaxStatus;
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
@@ -86,7 +87,7 @@ fn read_entries(
             let _ = editor.add_history_entry(entry.as_str());
         }
         if let Some(folder) = history.parent() {
-            crate::state_folder::prepare_state_folder(folder);
+            moonlark_state::state_folder::prepare_state_folder(folder);
         }
         let _ = editor.save_history(history);
         if entries.blocking_send(entry).is_err() {

@@ -4,8 +4,8 @@
 //! what they are when it ends. Values come again as artifacts, functions as the text
 //! that defined them.
 
-use moonlark_core::artifacts::ArtifactHandle;
 use moonlark_core::{Result, Value};
+use moonlark_gateway::artifacts::ArtifactHandle;
 use moonlark_luau::ParsedReplEntry;
 
 use super::{mentions_name, script_for_entry};

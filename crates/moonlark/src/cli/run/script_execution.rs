@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use moonlark_core::artifacts::ArtifactContent;
-use moonlark_core::call::CallEventSink;
 use moonlark_core::content::{Content, ToolAnswer};
-use moonlark_core::run::RunStep;
 use moonlark_core::value::Object;
-use moonlark_core::{CallEvent, Caller, Gateway, LogLevel, Problem, ProblemCode, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_gateway::artifacts::ArtifactContent;
+use moonlark_gateway::call::CallEventSink;
+use moonlark_gateway::run::RunStep;
+use moonlark_gateway::{CallEvent, Caller, Gateway, LogLevel};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 

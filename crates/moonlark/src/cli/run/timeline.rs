@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use moonlark_core::run::RunStep;
+use moonlark_gateway::run::RunStep;
 
 use super::super::format_count;
 use super::super::terminal::{StyledText, TextStyle};

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use moonlark_core::Result;
-use moonlark_core::journal::RecordId;
-use moonlark_store::{JournalReader, RecordedState, RunSummary};
+use moonlark_core::record_id::RecordId;
+use moonlark_journal::{JournalReader, RecordedState, RunSummary};
 use serde_json::json;
 
 use super::super::{CommandResult, GlobalArgs, eprint_line, print_json, print_line};
@@ -72,7 +72,7 @@ pub(super) async fn wait_until_stopped(reader: &JournalReader, id: RecordId) -> 
 async fn poll_until_stopped(
     reader: &JournalReader,
     id: RecordId,
-    mut look: impl FnMut(&moonlark_store::RunView),
+    mut look: impl FnMut(&moonlark_journal::RunView),
 ) -> Result<()> {
     loop {
         let run = reader.show_run(id)?;
@@ -90,7 +90,7 @@ async fn poll_until_stopped(
 /// Whether anything was written since the last look. That a process is gone is
 /// not written by anybody, so now and then there is news anyway.
 struct JournalChangeWatch {
-    watched: Option<moonlark_store::JournalWatcher>,
+    watched: Option<moonlark_journal::JournalWatcher>,
     quiet: u32,
 }
 

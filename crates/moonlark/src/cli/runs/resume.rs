@@ -2,10 +2,11 @@
 
 use clap::Args;
 use moonlark_core::content::ToolAnswer;
-use moonlark_core::journal::RecordId;
+use moonlark_core::record_id::RecordId;
 use moonlark_core::value::Object;
-use moonlark_core::{Gateway, Problem, Result, Value};
-use moonlark_store::RunView;
+use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::Gateway;
+use moonlark_journal::RunView;
 use serde::{Deserialize, Serialize};
 
 use super::super::served_command::ServedCommand;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use moonlark_core::journal::RecordId;
-use moonlark_store::{CallView, CallerView, RecordedState, RunSummary};
+use moonlark_core::record_id::RecordId;
+use moonlark_journal::{CallView, CallerView, RecordedState, RunSummary};
 
 use super::super::run::timeline::format_duration;
 use super::run_status;

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use moonlark_core::journal::RecordId;
-use moonlark_core::run::RunStep;
+use moonlark_core::record_id::RecordId;
 use moonlark_core::{ProblemCode, Value};
-use moonlark_store::{AwaitedApprovalState, CallView, RecordedState, RunSummary, RunView};
+use moonlark_gateway::run::RunStep;
+use moonlark_journal::{AwaitedApprovalState, CallView, RecordedState, RunSummary, RunView};
 
 use super::super::problem_lines::error_lines;
 use super::super::run::timeline;

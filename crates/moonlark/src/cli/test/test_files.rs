@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use moonlark_core::{Call, Problem, Result, SourceLocation};
+use moonlark_core::{Problem, Result, SourceLocation};
+use moonlark_gateway::Call;
 
-use crate::config_file::LoadedConfig;
 use crate::extensions::{self, ScriptFolder};
 use crate::project::Project;
 use crate::scripts::{DiscoveredScript, ScriptKind, display_path};
+use moonlark_config::config_file::LoadedConfig;
 
 /// Folders inside folders that are looked into.
 const MAX_FOLDER_DEPTH: usize = 16;

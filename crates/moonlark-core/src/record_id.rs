@@ -1,0 +1,59 @@
+//! What identifies something that is on record.
+
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+use crate::problem::{Problem, ProblemCode, Result};
+use crate::value::shorten_text;
+
+/// What identifies a run, a call, an approval: a UUID that sorts by time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordId(Uuid);
+
+impl RecordId {
+    /// A new one; later ones sort behind.
+    pub fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+impl Default for RecordId {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_hyphenated().fmt(f)
+    }
+}
+
+impl fmt::Debug for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for RecordId {
+    type Err = Problem;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Uuid::parse_str(text).map(RecordId).map_err(|_| {
+            let text = shorten_text(text);
+            Problem::new(ProblemCode::BadRequest, format!("'{text}' is no id")).with_hint(
+                "ids look like 0199c0de-0000-7000-8000-000000000000: `moonlark runs` lists them",
+            )
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! The gateway's step: a call is counted, and told to whoever keeps traces,
+//! however it ends.
+
+use std::time::Duration;
+
+use crate::call::Call;
+use crate::metrics::CallTimer;
+use moonlark_core::content::ToolAnswer;
+use moonlark_core::problem::Result;
+use moonlark_core::tool::Tool;
+
+/// A call that is made; one that is dropped was cancelled. It is no future around
+/// the others: calls are nested, and each would take its part of the stack.
+pub(super) struct CallObserver<'a> {
+    call: &'a Call,
+    tool: &'a Tool,
+    calling: CallTimer<'a>,
+    ended: bool,
+}
+
+impl<'a> CallObserver<'a> {
+    pub(super) fn start(call: &'a Call, tool: &'a Tool) -> Self {
+        let calling = CallTimer::start(call.gateway().metrics(), tool, call.started_at());
+        Self { call, tool, calling, ended: false }
+    }
+
+    pub(super) fn finish(mut self, result: Result<ToolAnswer>) -> Result<ToolAnswer> {
+        self.ended = true;
+        let problem = result.as_ref().err();
+        let took = self.calling.end_with(problem);
+        let outcome = problem.map_or("ok", |problem| problem.code.as_str());
+        self.call.trace_ended_call(&self.tool.source, took, outcome);
+        self.log_access(took, outcome);
+        result
+    }
+
+    /// A line in the log for every call from outside.
+    fn log_access(&self, took: Duration, outcome: &str) {
+        let caller = self.call.caller();
+        if self.call.depth() != 1 || !matches!(caller.surface, "mcp" | "rest" | "cli") {
+            return;
+        }
+        tracing::info!(
+            target: "access",
+            trace_id = self.call.trace().map(|trace| tracing::field::display(trace.id_hex())),
+            "{} called by {} over {}{}: {outcome}, {:.1} ms",
+            self.tool.name,
+            caller.name(),
+            caller.surface,
+            caller.client.as_deref().map(|it| format!(" ({it})")).unwrap_or_default(),
+            took.as_secs_f64() * 1000.0,
+        );
+    }
+}
+
+impl Drop for CallObserver<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let took = self.call.started_at().elapsed();
+            self.call.trace_ended_call(&self.tool.source, took, "cancelled");
+            self.log_access(took, "cancelled");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The catalog in use with the policy in force, and what has been made of both:
+//! a catalog for each class of callers, when the first of them comes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::call::Caller;
+use crate::per_catalog::run_blocking;
+use crate::policy::{self, CallPolicy, CallerClass};
+use moonlark_core::catalog::Catalog;
+
+/// Classes of callers whose catalogs are kept. There are as many as the operator
+/// tells callers apart, which is far fewer.
+const MAX_CALLER_CLASSES: usize = 64;
+
+pub(super) struct PublishedCatalog {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) policy: Arc<CallPolicy>,
+    /// Read without a lock; replaced whole by whoever adds one more.
+    seen: ArcSwap<HashMap<CallerClass, CatalogViewCell>>,
+    adding: Mutex<()>,
+}
+
+/// A catalog that the first of its callers makes, without a lock that others need.
+type CatalogViewCell = Arc<OnceLock<Arc<Catalog>>>;
+
+impl PublishedCatalog {
+    pub(super) fn new(catalog: Arc<Catalog>, policy: Arc<CallPolicy>) -> Self {
+        Self { catalog, policy, seen: ArcSwap::default(), adding: Mutex::default() }
+    }
+
+    /// The catalog as this caller sees it.
+    pub(super) fn catalog_for(&self, caller: &Caller) -> Arc<Catalog> {
+        if self.policy.is_empty() {
+            return self.catalog.clone();
+        }
+        let class = self.policy.caller_class(caller);
+        self.view_or_make(class, || {
+            policy::view_for_rules(&self.catalog, self.policy.rules_for(caller))
+        })
+    }
+
+    /// The catalog of this class, or what `make` makes. Other callers of the class wait
+    /// for it, callers of other classes do not.
+    fn view_or_make(&self, class: CallerClass, make: impl FnOnce() -> Catalog) -> Arc<Catalog> {
+        let known = self.seen.load().get(&class).cloned();
+        let cell = known.unwrap_or_else(|| self.add_class(class));
+        if let Some(catalog) = cell.get() {
+            return catalog.clone();
+        }
+        run_blocking(|| cell.get_or_init(|| Arc::new(make())).clone())
+    }
+
+    fn add_class(&self, class: CallerClass) -> CatalogViewCell {
+        let _adding = self.adding.lock();
+        let known = self.seen.load_full();
+        if let Some(cell) = known.get(&class) {
+            return cell.clone();
+        }
+        let mut more =
+            if known.len() < MAX_CALLER_CLASSES { HashMap::clone(&known) } else { HashMap::new() };
+        let cell = CatalogViewCell::default();
+        more.insert(class, cell.clone());
+        self.seen.store(Arc::new(more));
+        cell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::RuleTerms;
+
+    /// A policy that tells `ann` and `ben` apart, and from everybody else.
+    fn published() -> PublishedCatalog {
+        let rule = |caller: &str| {
+            let terms = RuleTerms { callers: vec![caller.to_owned()], ..RuleTerms::default() };
+            (format!("the rule for {caller}"), terms)
+        };
+        let policy = CallPolicy::new(vec![rule("ann"), rule("ben")]);
+        PublishedCatalog::new(Arc::default(), Arc::new(policy))
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_catalog_that_takes_long_to_make_holds_up_neither_other_callers_nor_the_only_thread()
+    {
+        let published = Arc::new(published());
+        let [ann, ben, cleo] =
+            ["ann", "ben", "cleo"].map(|name| Caller::new("mcp").with_name(name));
+        let known = published.catalog_for(&cleo);
+        let (begin, began) = tokio::sync::oneshot::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let slow = {
+            let (published, class) = (published.clone(), published.policy.caller_class(&ann));
+            tokio::spawn(async move {
+                published.view_or_make(class, || {
+                    begin.send(()).unwrap();
+                    ended.recv().unwrap();
+                    Catalog::default()
+                })
+            })
+        };
+        began.await.unwrap();
+        // One whose catalog is there, and one whose catalog is to be made.
+        let others = tokio::spawn({
+            let published = published.clone();
+            async move { (published.catalog_for(&cleo), published.catalog_for(&ben)) }
+        });
+        let (again, made) = others.await.unwrap();
+        assert!(Arc::ptr_eq(&again, &known) && !Arc::ptr_eq(&made, &known));
+        end.send(()).unwrap();
+        // Whoever comes later has what was made.
+        assert!(Arc::ptr_eq(&slow.await.unwrap(), &published.catalog_for(&ann)));
+    }
+}

@@ -1,0 +1,49 @@
+//! Why a call is not made, in words.
+
+use moonlark_core::value::shorten_text;
+use moonlark_core::{Problem, ProblemCode};
+use moonlark_gateway::approval::{ApprovalRefusal, ApprovalRequest};
+
+use super::approval_row::ApprovalRow;
+
+pub(super) fn refused_problem(why: ApprovalRefusal, row: &ApprovalRow) -> Problem {
+    let (id, tool) = (row.id, &row.tool);
+    let problem = |message: String| Problem::new(ProblemCode::Forbidden, message);
+    let by = row.decided_by.as_deref().unwrap_or("somebody");
+    match why {
+        ApprovalRefusal::Denied => {
+            problem(format!("{by} has denied this call of {tool} (approval {id})"))
+        }
+        ApprovalRefusal::Expired => problem(format!("the time for approval {id} is over"))
+            .with_hint("make the call again without the token, to ask anew"),
+        ApprovalRefusal::Used => {
+            problem(format!("approval {id} was used: it is good for one call"))
+                .with_hint("make the call again without the token, to ask anew")
+        }
+    }
+}
+
+/// Why a token is of no use for this call.
+pub(super) fn wrong_token_problem(
+    row: Option<&ApprovalRow>,
+    request: &ApprovalRequest,
+    digest: &[u8],
+) -> Problem {
+    let message = match row {
+        None => "no approval has this token".to_owned(),
+        Some(row) if row.tool != request.tool => {
+            format!("the token is for another call, of {}", row.tool)
+        }
+        Some(row) if row.digest != digest => {
+            "the token was given for other arguments than these".to_owned()
+        }
+        Some(_) => "the token was given to another caller".to_owned(),
+    };
+    Problem::new(ProblemCode::Forbidden, message)
+        .with_hint("make the call again without the token, to ask anew")
+}
+
+pub(super) fn unknown_approval_problem(text: &str) -> Problem {
+    Problem::new(ProblemCode::NotFound, format!("there is no approval {}", shorten_text(text)))
+        .with_hint("`moonlark approvals` lists what waits for a decision")
+}

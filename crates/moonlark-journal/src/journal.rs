@@ -1,0 +1,273 @@
+//! The journal as the gateway sees it: entries in, nothing out but a run that is
+//! to be continued.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use moonlark_core::content::ToolAnswer;
+use moonlark_core::record_id::RecordId;
+use moonlark_core::tool::BoxFuture;
+use moonlark_core::{Problem, Result};
+use moonlark_gateway::Caller;
+use moonlark_gateway::journal::{
+    CallBegan, CallEnded, CallRecord, JournalBacklog, JournalEntry, JournalQuery, JournalRecorder,
+    RunBegan, RunRecord, UpcomingCall, caller_key, redaction,
+};
+use parking_lot::Mutex;
+use serde_json::Value as Json;
+use tokio::sync::oneshot;
+
+use crate::journal_queue::{FlushMarkers, JournalQueue, JournalQueueItem};
+use crate::journal_reader::{JournalReader, run_records};
+use crate::journal_schema::JournalSettings;
+use crate::journal_writer::{JournalShared, JournalWriter};
+
+/// How long a program that ends waits for the rest to be written.
+const JOURNAL_CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub struct Journal {
+    shared: Arc<JournalShared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Runs that were interrupted, as they were last counted.
+    interrupted: Mutex<Option<usize>>,
+}
+
+/// How the journal is doing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JournalHealth {
+    /// Why nothing can be written at the moment.
+    pub problem: Option<Problem>,
+    /// Entries that wait to be written.
+    pub waiting: usize,
+    /// Entries that were given up since the start.
+    pub lost: u64,
+}
+
+impl Journal {
+    /// Begin to keep one. The file is opened by the writer: what is wrong with
+    /// it is known a moment later, and calls do not wait for it.
+    pub fn open(settings: JournalSettings) -> Result<Arc<Journal>> {
+        let queue = Arc::new(JournalQueue::default());
+        queue.set_journal_size(settings.size);
+        let shared = Arc::new(JournalShared {
+            settings: Mutex::new(settings),
+            queue,
+            trouble: Mutex::default(),
+            number: AtomicI64::new(0),
+            written: AtomicU64::new(0),
+        });
+        let writer = JournalWriter::new(shared.clone());
+        let thread = std::thread::Builder::new().name("journal".to_owned());
+        let thread = thread.spawn(move || writer.run_until_closed()).map_err(|error| {
+            Problem::unavailable(format!("the thread of the journal cannot be started: {error}"))
+        })?;
+        let thread = Mutex::new(Some(thread));
+        Ok(Arc::new(Journal { shared, thread, interrupted: Mutex::default() }))
+    }
+
+    /// Other settings from now on; the file stays the same.
+    pub fn configure(&self, settings: JournalSettings) {
+        self.shared.queue.set_journal_size(settings.size);
+        let mut current = self.shared.settings.lock();
+        let file = current.file.clone();
+        *current = JournalSettings { file, ..settings };
+    }
+
+    pub fn health(&self) -> JournalHealth {
+        let (waiting, lost) = self.shared.queue.waiting_and_lost();
+        JournalHealth { problem: self.shared.trouble.lock().clone(), waiting, lost }
+    }
+
+    /// Look at what is in it.
+    pub fn reader(&self) -> JournalReader {
+        JournalReader::new(&self.shared.settings.lock().file)
+    }
+
+    /// Count the runs that were interrupted, for whoever asks until the next time. Blocks,
+    /// as files do.
+    pub fn count_interrupted(&self) -> Result<usize> {
+        let counted = self.reader().count_interrupted();
+        *self.interrupted.lock() = counted.as_ref().ok().copied();
+        counted
+    }
+
+    /// Everything that was taken so far is in the file, or a Problem says why
+    /// it is not.
+    pub async fn flush(&self) -> Result<()> {
+        wait_until_written(self.shared.queue.push_flush()).await
+    }
+
+    /// Write the rest, and end.
+    pub async fn close(&self) {
+        self.shared.queue.close();
+        let Some(thread) = self.thread.lock().take() else { return };
+        let ended = tokio::task::spawn_blocking(move || thread.join());
+        if tokio::time::timeout(JOURNAL_CLOSE_TIMEOUT, ended).await.is_err() {
+            tracing::warn!("the journal could not be written to its end");
+        }
+        let JournalHealth { lost, .. } = self.health();
+        if lost > 0 {
+            tracing::warn!("{lost} entries of the journal were lost");
+        }
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+    }
+}
+
+impl JournalRecorder for Journal {
+    fn record_entry(&self, entry: JournalEntry) {
+        self.shared.queue.push_item(JournalQueueItem::new(Some(entry), None));
+    }
+
+    fn wait_for_room(&self) -> Option<BoxFuture<()>> {
+        self.shared.queue.wait_for_room()
+    }
+
+    fn prepare_call(&self, call: UpcomingCall<'_>) -> Result<Option<BoxFuture<()>>> {
+        self.shared.queue.prepare_call(call)
+    }
+
+    fn prepare_answer(
+        &self,
+        run: Option<RecordId>,
+        tool: &str,
+        answer: &Result<ToolAnswer>,
+    ) -> Result<()> {
+        let Some(run) = run else { return Ok(()) };
+        self.shared.queue.count_answer(run, tool, redaction::recorded_answer_bytes(answer))
+    }
+
+    fn record_refused_call(&self, began: CallBegan, ended: CallEnded) {
+        self.shared.queue.push_refused_call(began, ended);
+    }
+
+    fn record_durably(&self, entry: JournalEntry) -> BoxFuture<Result<()>> {
+        if let Some(problem) = self.shared.trouble.lock().clone() {
+            let message =
+                format!("this call must be on record before it is made, but {}", problem.message);
+            return Box::pin(std::future::ready(Err(problem.with_message(message))));
+        }
+        let (waits, written) = oneshot::channel();
+        self.shared.queue.push_item(JournalQueueItem::new_durable(entry, waits));
+        Box::pin(async move { written.await.unwrap_or_else(|_| Err(journal_closed_problem())) })
+    }
+
+    fn flush_entries(&self) -> BoxFuture<()> {
+        if self.shared.trouble.lock().is_some() {
+            return Box::pin(std::future::ready(()));
+        }
+        let markers = self.shared.queue.push_flush();
+        Box::pin(async move { drop(markers.wait_until_written().await) })
+    }
+
+    fn flush_caller(&self, caller: &Caller) -> BoxFuture<()> {
+        if self.shared.trouble.lock().is_some() {
+            return Box::pin(std::future::ready(()));
+        }
+        let markers = self.shared.queue.push_caller_flush(caller_key(caller));
+        Box::pin(async move { drop(markers.wait_until_written().await) })
+    }
+
+    fn claim_plan_run(&self, began: RunBegan, again: bool) -> BoxFuture<Result<Option<RecordId>>> {
+        let caller = caller_key(&began.caller);
+        let markers = self.shared.queue.push_caller_flush(caller.clone());
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            wait_until_written(markers).await?;
+            let number = shared.number.load(Ordering::Relaxed);
+            let file = shared.settings.lock().file.clone();
+            let (run, bytes) = (began.run, began.script.len());
+            let claim = move || run_records::claim_plan(&file, &began, number, again);
+            let claimed = tokio::task::spawn_blocking(claim).await;
+            let claimed = claimed
+                .unwrap_or_else(|_| Err(Problem::internal("the journal could not be written")))?;
+            if claimed.is_none() {
+                shared.queue.add_run(run, Some(caller), bytes);
+            }
+            Ok(claimed)
+        })
+    }
+
+    fn take_over_run(&self, run: RecordId) -> BoxFuture<Result<RunRecord>> {
+        self.load_run_record(run, true)
+    }
+
+    fn load_run(&self, run: RecordId) -> BoxFuture<Result<RunRecord>> {
+        self.load_run_record(run, false)
+    }
+
+    fn current_problem(&self) -> Option<Problem> {
+        self.shared.trouble.lock().clone()
+    }
+
+    fn backlog(&self) -> JournalBacklog {
+        let (waiting, lost) = self.shared.queue.waiting_and_lost();
+        let (bytes, written) =
+            (self.shared.queue.queued_bytes(), self.shared.written.load(Ordering::Relaxed));
+        JournalBacklog { waiting: waiting as u64, bytes: bytes as u64, written, lost }
+    }
+
+    fn count_interrupted_runs(&self) -> Option<usize> {
+        *self.interrupted.lock()
+    }
+
+    fn run_query(&self, look: JournalQuery) -> BoxFuture<Result<Json>> {
+        let markers = match &look.of {
+            Some(caller) => self.shared.queue.push_caller_flush(Arc::from(caller.as_str())),
+            None => self.shared.queue.push_flush(),
+        };
+        let reader = self.reader();
+        Box::pin(async move {
+            // What cannot be written now can still be looked at.
+            let _ = markers.wait_until_written().await;
+            let read = tokio::task::spawn_blocking(move || reader.answer_query(&look));
+            read.await.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))
+        })
+    }
+}
+
+impl Journal {
+    fn load_run_record(&self, run: RecordId, take_over: bool) -> BoxFuture<Result<RunRecord>> {
+        let markers = self.shared.queue.push_run_flush(run);
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            wait_until_written(markers).await?;
+            let number = take_over.then(|| shared.number.load(Ordering::Relaxed));
+            let file = shared.settings.lock().file.clone();
+            let read = tokio::task::spawn_blocking(move || {
+                run_records::read_run_record(&file, run, number)
+            });
+            let read = read.await;
+            let record =
+                read.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))?;
+            if take_over {
+                shared.queue.add_run(run, None, recorded_run_bytes(&record));
+            }
+            Ok(record)
+        })
+    }
+}
+
+/// What a run has put on record so far, of what counts against its limit.
+fn recorded_run_bytes(record: &RunRecord) -> usize {
+    let call_bytes = |call: &CallRecord| {
+        let answer = call.ended.as_ref().and_then(|ended| ended.answer.as_ref());
+        redaction::recorded_value_bytes(&call.began.args)
+            + answer.map_or(0, redaction::recorded_answer_bytes)
+    };
+    record.began.script.len() + record.calls.iter().map(call_bytes).sum::<usize>()
+}
+
+async fn wait_until_written(markers: FlushMarkers) -> Result<()> {
+    markers.wait_until_written().await.unwrap_or_else(|| Err(journal_closed_problem()))
+}
+
+fn journal_closed_problem() -> Problem {
+    Problem::unavailable("the journal is closed: the program is ending")
+}

@@ -1,0 +1,302 @@
+//! Entries to rows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use moonlark_core::content::ToolAnswer;
+use moonlark_core::record_id::RecordId;
+use moonlark_core::tool::CallEffects;
+use moonlark_core::value::Object;
+use moonlark_core::{Problem, Result, Value};
+use moonlark_gateway::journal::{
+    CallBegan, CallEnded, JournalEntry, RunBegan, RunEnded, caller_key, redaction,
+};
+use rusqlite::types::{ToSql, ToSqlOutput};
+use rusqlite::{CachedStatement, OptionalExtension, Transaction, params};
+
+use crate::sealing::{JournalSeal, SealedField};
+use crate::usage::CallerUsage;
+use crate::value_packing::{pack_answer, pack_value};
+
+/// Bytes of a script that people are shown.
+const MAX_SHOWN_SCRIPT_BYTES: usize = 64 * 1024;
+
+/// Why a row could not be written: the file's fault, or the entry's.
+#[derive(Debug)]
+pub(crate) enum EntryWriteError {
+    Sqlite(rusqlite::Error),
+    Problem(Problem),
+}
+
+impl From<rusqlite::Error> for EntryWriteError {
+    fn from(error: rusqlite::Error) -> Self {
+        EntryWriteError::Sqlite(error)
+    }
+}
+
+impl From<Problem> for EntryWriteError {
+    fn from(problem: Problem) -> Self {
+        EntryWriteError::Problem(problem)
+    }
+}
+
+/// Write `entries` in their order, as rows of the process `process`.
+pub(crate) fn write_entries<'a>(
+    transaction: &Transaction<'_>,
+    entries: impl Iterator<Item = &'a JournalEntry> + Clone,
+    process: i64,
+    seal: &JournalSeal,
+) -> Result<(), EntryWriteError> {
+    // A call that begins and ends in one batch, as most do, is one row at once.
+    let ends: HashMap<RecordId, &CallEnded> = (entries.clone())
+        .filter_map(|entry| match entry {
+            JournalEntry::CallEnded(ended) => Some((ended.call, ended)),
+            _ => None,
+        })
+        .collect();
+    let mut whole = HashMap::new();
+    let calls = CallStatements::new(transaction)?;
+    let usage = CallerUsage::default();
+    let mut rows = JournalRowWriter { calls, usage, transaction, process, seal };
+    for entry in entries {
+        match entry {
+            JournalEntry::CallBegan(began) => {
+                let ended = ends.get(&began.call).copied();
+                rows.insert_call(began, ended)?;
+                if ended.is_some() {
+                    whole.insert(began.call, ());
+                }
+            }
+            JournalEntry::CallEnded(ended) if whole.remove(&ended.call).is_some() => {}
+            JournalEntry::CallEnded(ended) => rows.update_ended_call(ended)?,
+            JournalEntry::RunBegan(began) => rows.insert_run(began)?,
+            JournalEntry::RunPaused(paused) => {
+                transaction.execute(
+                    "UPDATE journal_runs SET approval = ?2, place = ?3 WHERE id = ?1",
+                    params![SqlId(paused.run), SqlId(paused.approval), paused.place],
+                )?;
+            }
+            JournalEntry::RunWentOn(run) => {
+                transaction.execute(
+                    "UPDATE journal_runs SET approval = NULL, place = NULL WHERE id = ?1",
+                    params![SqlId(*run)],
+                )?;
+            }
+            JournalEntry::RunEnded(ended) => rows.update_ended_run(ended)?,
+        }
+    }
+    Ok(rows.usage.add_to_table(transaction)?)
+}
+
+/// The statements that most entries need, looked up once per batch.
+struct CallStatements<'t> {
+    begin: CachedStatement<'t>,
+    end: CachedStatement<'t>,
+    exact: CachedStatement<'t>,
+    answer: CachedStatement<'t>,
+}
+
+impl<'t> CallStatements<'t> {
+    fn new(transaction: &'t Transaction<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            begin: transaction.prepare_cached(
+                "INSERT OR IGNORE INTO journal_calls (id, parent, run, place, process, at, tool, source, \
+                 effects, surface, caller, client, args, took, outcome, message, number) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+            )?,
+            end: transaction.prepare_cached(
+                "UPDATE journal_calls SET took = ?2, outcome = ?3, message = ?4, number = ?5 \
+                 WHERE id = ?1",
+            )?,
+            exact: transaction
+                .prepare_cached("INSERT OR IGNORE INTO journal_exact (id, args, answer) VALUES (?1, ?2, ?3)")?,
+            answer: transaction.prepare_cached("UPDATE journal_exact SET answer = ?2 WHERE id = ?1")?,
+        })
+    }
+}
+
+struct JournalRowWriter<'t, 'c> {
+    calls: CallStatements<'t>,
+    usage: CallerUsage,
+    transaction: &'t Transaction<'c>,
+    process: i64,
+    seal: &'t JournalSeal,
+}
+
+impl JournalRowWriter<'_, '_> {
+    fn insert_call(
+        &mut self,
+        began: &CallBegan,
+        ended: Option<&CallEnded>,
+    ) -> Result<(), EntryWriteError> {
+        let (id, caller) = (began.call, &began.caller);
+        let shown = redaction::redact_arguments(&began.args, &began.secrets);
+        let message = ended.and_then(|ended| ended.message.as_deref());
+        let mut bytes = shown.len() + message.map_or(0, str::len);
+        self.calls.begin.execute(params![
+            SqlId(id),
+            began.parent.map(SqlId),
+            began.run.map(SqlId),
+            began.place,
+            self.process,
+            unix_micros(began.at),
+            began.tool,
+            began.source,
+            effect_bits(began.effects),
+            caller.surface,
+            caller.name(),
+            caller.client,
+            shown,
+            ended.map(|ended| duration_micros(ended.took)),
+            ended.map(|ended| ended.outcome),
+            message,
+            ended.and_then(|ended| ended.order).map(saturating_i64),
+        ])?;
+        if began.place.is_some() {
+            let args =
+                self.seal.seal_value(SealedField::Arguments, id, pack_value(&began.args)?)?;
+            let answer = ended.and_then(|ended| ended.answer.as_ref());
+            let answer = self.seal_answer(SealedField::Answer, id, answer)?;
+            bytes += args.len() + answer.as_ref().map_or(0, Vec::len);
+            self.calls.exact.execute(params![SqlId(id), args, answer])?;
+        }
+        self.usage.add_row(caller_key(caller), bytes);
+        Ok(())
+    }
+
+    fn update_ended_call(&mut self, ended: &CallEnded) -> Result<(), EntryWriteError> {
+        self.calls.end.execute(params![
+            SqlId(ended.call),
+            duration_micros(ended.took),
+            ended.outcome,
+            ended.message,
+            ended.order.map(saturating_i64),
+        ])?;
+        if let Some(answer) =
+            self.seal_answer(SealedField::Answer, ended.call, ended.answer.as_ref())?
+        {
+            let written = self.calls.answer.execute(params![SqlId(ended.call), answer])?;
+            self.usage.add_bytes(ended.caller.clone(), written * answer.len());
+        }
+        Ok(())
+    }
+
+    fn insert_run(&mut self, began: &RunBegan) -> Result<(), EntryWriteError> {
+        let exact = Value::from_fields([
+            ("script", began.script.as_str().into()),
+            ("timeout", began.timeout.map(|it| Value::Float(it.as_secs_f64())).into()),
+            ("seed", Value::from(began.seed.iter().map(|it| i64::from(*it)).collect::<Vec<_>>())),
+        ]);
+        let sealed = self.seal.seal_value(SealedField::Run, began.run, pack_value(&exact)?)?;
+        let script = redaction::redact_script(&began.script, &began.secrets);
+        let script = truncate_text(&script, MAX_SHOWN_SCRIPT_BYTES);
+        self.usage.add_row(caller_key(&began.caller), script.len() + sealed.len());
+        self.transaction.execute(
+            "INSERT OR IGNORE INTO journal_runs (id, call, process, at, surface, caller, client, script, \
+             plan, follows, sealed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            params![
+                SqlId(began.run),
+                began.call.map(SqlId),
+                self.process,
+                unix_micros(began.at),
+                began.caller.surface,
+                began.caller.name(),
+                began.caller.client,
+                script,
+                began.plan,
+                began.follows.map(SqlId),
+                sealed,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn update_ended_run(&mut self, ended: &RunEnded) -> Result<(), EntryWriteError> {
+        let answer = self.seal_answer(SealedField::RunAnswer, ended.run, ended.answer.as_ref())?;
+        let bytes = answer.as_ref().map_or(0, Vec::len);
+        let caller = self.transaction.query_row(
+            "UPDATE journal_runs SET took = ?2, outcome = ?3, message = ?4, answer = ?5, \
+             approval = NULL, place = NULL WHERE id = ?1 RETURNING coalesce(caller, '')",
+            params![
+                SqlId(ended.run),
+                duration_micros(ended.took),
+                ended.outcome,
+                ended.message,
+                answer
+            ],
+            |row| row.get::<_, String>(0),
+        );
+        if let Some(caller) = caller.optional()? {
+            self.usage.add_bytes(Arc::from(caller), bytes);
+        }
+        Ok(())
+    }
+
+    fn seal_answer(
+        &self,
+        spot: SealedField,
+        id: RecordId,
+        answer: Option<&Result<ToolAnswer>>,
+    ) -> Result<Option<Vec<u8>>> {
+        answer.map(|answer| self.seal.seal_value(spot, id, pack_answer(answer)?)).transpose()
+    }
+}
+
+/// An id as a key of a table.
+pub(crate) struct SqlId(pub(crate) RecordId);
+
+impl ToSql for SqlId {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        self.0.as_bytes().to_sql()
+    }
+}
+
+/// Microseconds since 1970.
+pub(crate) fn unix_micros(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    duration_micros(since)
+}
+
+pub(crate) fn duration_micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn saturating_i64(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(crate) fn effect_bits(effects: CallEffects) -> i64 {
+    let CallEffects { read_only, destructive, idempotent, open_world } = effects;
+    [read_only, destructive, idempotent, open_world]
+        .iter()
+        .enumerate()
+        .map(|(at, flag)| i64::from(*flag) << at)
+        .sum()
+}
+
+pub(crate) fn effects_from_bits(bits: i64) -> CallEffects {
+    let bit = |at: u32| bits >> at & 1 == 1;
+    CallEffects { read_only: bit(0), destructive: bit(1), idempotent: bit(2), open_world: bit(3) }
+}
+
+/// The script, its timeout and its seed, as they were sealed.
+pub(crate) fn parse_exact_run(mut fields: Object) -> Option<(String, Option<Duration>, [u8; 32])> {
+    let Some(Value::Str(script)) = fields.swap_remove("script") else { return None };
+    let timeout = match fields.get("timeout") {
+        Some(Value::Float(seconds)) => Some(Duration::try_from_secs_f64(*seconds).ok()?),
+        _ => None,
+    };
+    let Some(Value::Array(bytes)) = fields.swap_remove("seed") else { return None };
+    let byte = |value: &Value| match value {
+        Value::Int(byte) => u8::try_from(*byte).ok(),
+        _ => None,
+    };
+    let seed: Vec<u8> = bytes.iter().filter_map(byte).collect();
+    Some((script, timeout, seed.try_into().ok()?))
+}
+
+fn truncate_text(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}

@@ -1,0 +1,160 @@
+//! What is known of a server from an earlier time: which era it speaks, and what it
+//! offers, for when it is started only if it is needed, or takes long to start.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use moonlark_core::Value;
+use moonlark_core::value::Object;
+use parking_lot::Mutex;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::connection::ProtocolEra;
+use crate::listing::{McpLists, UpstreamOffering};
+use crate::upstream_settings::UpstreamSettings;
+use crate::upstream_target::McpTransportConfig;
+
+pub(crate) struct UpstreamListingCache {
+    era: Mutex<Option<ProtocolEra>>,
+    /// Where the lists are.
+    file: PathBuf,
+    fingerprint: String,
+}
+
+/// What a server offered an earlier time.
+pub(crate) struct RememberedLists {
+    pub(crate) lists: McpLists,
+    /// It took so long to connect that clients did not wait for it.
+    pub(crate) was_slow: bool,
+}
+
+impl UpstreamListingCache {
+    pub(crate) fn for_settings(settings: &UpstreamSettings) -> Self {
+        Self {
+            era: Mutex::default(),
+            file: listing_file_path(&settings.state, settings.name()),
+            fingerprint: transport_fingerprint(&settings.target.way),
+        }
+    }
+
+    pub(crate) fn era(&self) -> Option<ProtocolEra> {
+        *self.era.lock()
+    }
+
+    pub(crate) fn remember_era(&self, era: Option<ProtocolEra>) {
+        *self.era.lock() = era;
+    }
+
+    /// The lists, if they are of the same server.
+    pub(crate) fn load_lists(&self) -> Option<RememberedLists> {
+        let mut kept = read_listing_file(&self.file, &self.fingerprint)?;
+        let was_slow = kept.get(SLOW_START_KEY) == Some(&Value::Bool(true));
+        let mut list = |key: &str| match kept.swap_remove(key) {
+            Some(Value::Array(entries)) => Some(Arc::new(objects_only(entries))),
+            _ => None,
+        };
+        let lists = McpLists {
+            tools: list("tools"),
+            resources: list("resources"),
+            templates: list("templates"),
+            prompts: list("prompts"),
+            problems: Vec::new(),
+        };
+        Some(RememberedLists { lists, was_slow })
+    }
+
+    /// From the next start on nobody waits for it: what it offered is known.
+    pub(crate) fn remember_slow_start(&self) {
+        let (file, fingerprint) = (self.file.clone(), self.fingerprint.clone());
+        tokio::task::spawn_blocking(move || {
+            let Some(mut kept) = read_listing_file(&file, &fingerprint) else { return };
+            kept.insert(SLOW_START_KEY.to_owned(), Value::Bool(true));
+            log_write_failure(
+                &file,
+                write_private_file(&file, &Value::Object(kept).to_json_lossy().to_string()),
+            );
+        });
+    }
+
+    /// Keep them for the next time, and whether clients had to do without them this
+    /// time. Failing that, it is started once more.
+    pub(crate) fn remember_lists(&self, offered: &UpstreamOffering, was_slow: bool) {
+        let file = self.file.clone();
+        let lists = offered.lists.clone();
+        let fingerprint = self.fingerprint.clone();
+        tokio::task::spawn_blocking(move || {
+            let list = |list: &Option<Arc<Vec<Object>>>| {
+                let entries = list.iter().flat_map(|list| list.iter().cloned());
+                Value::Array(entries.map(Value::Object).collect()).to_json_lossy()
+            };
+            let kept = json!({
+                FINGERPRINT_KEY: fingerprint,
+                SLOW_START_KEY: was_slow,
+                "tools": list(&lists.tools),
+                "resources": list(&lists.resources),
+                "templates": list(&lists.templates),
+                "prompts": list(&lists.prompts),
+            });
+            log_write_failure(&file, write_private_file(&file, &kept.to_string()));
+        });
+    }
+}
+
+const FINGERPRINT_KEY: &str = "fingerprint";
+const SLOW_START_KEY: &str = "slow";
+
+/// What is in the file, if it is of the same server.
+fn read_listing_file(file: &Path, fingerprint: &str) -> Option<Object> {
+    let text = std::fs::read(file).ok()?;
+    let Value::Object(kept) = Value::parse_json(&text).ok()? else { return None };
+    let same = kept.get(FINGERPRINT_KEY).and_then(Value::as_str) == Some(fingerprint);
+    same.then_some(kept)
+}
+
+fn log_write_failure(file: &Path, written: std::io::Result<()>) {
+    if let Err(error) = written {
+        tracing::warn!(target: "upstream", "{}: {error}", file.display());
+    }
+}
+
+/// Where the lists of a server are kept.
+pub fn listing_file_path(state: &Path, server: &str) -> PathBuf {
+    state.join("upstreams").join(format!("{server}.json"))
+}
+
+/// Whole or not at all, and for nobody else to read.
+pub(crate) fn write_private_file(file: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    let folder = file.parent().unwrap_or(Path::new("."));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let partial = file.with_extension(format!("{}.partial", std::process::id()));
+    let mut options = std::fs::OpenOptions::new();
+    let mut written = options.write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
+    let whole = written.write_all(text.as_bytes()).and_then(|()| written.sync_all());
+    whole.and_then(|()| std::fs::rename(&partial, file)).inspect_err(|_| {
+        let _ = std::fs::remove_file(&partial);
+    })
+}
+
+/// Tells one server from another, without telling its secrets.
+fn transport_fingerprint(way: &McpTransportConfig) -> String {
+    let text = match way {
+        McpTransportConfig::Stdio { command, args, cwd, env } => {
+            format!("{command}\n{args:?}\n{cwd:?}\n{:?}", env.keys())
+        }
+        McpTransportConfig::Http { url, headers } | McpTransportConfig::Sse { url, headers } => {
+            format!("{url}\n{:?}", headers.keys())
+        }
+    };
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn objects_only(entries: Vec<Value>) -> Vec<Object> {
+    let object = |entry| match entry {
+        Value::Object(object) => Some(object),
+        _ => None,
+    };
+    entries.into_iter().filter_map(object).collect()
+}

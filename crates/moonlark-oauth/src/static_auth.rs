@@ -1,0 +1,237 @@
+//! Upstreams that need no login of ours: those without authentication, and
+//! those with a token that somebody else takes care of.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use moonlark_core::problem::SourceLocation;
+use moonlark_core::secret::{SecretText, Secrets};
+use moonlark_core::{Problem, Result};
+use moonlark_http::RequestAuthorizer;
+use parking_lot::Mutex;
+
+/// Nothing is configured, so nothing is sent.
+pub(super) struct AnonymousAuthorizer {
+    pub(super) upstream: String,
+}
+
+impl RequestAuthorizer for AnonymousAuthorizer {
+    fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
+        ready(Ok(None)).boxed()
+    }
+
+    fn handle_challenge(
+        &self,
+        status: u16,
+        challenge: Option<String>,
+    ) -> BoxFuture<'_, Result<bool>> {
+        let answer = match status {
+            401 => Err(self.login_required_problem(challenge.as_deref())),
+            _ => Ok(false),
+        };
+        ready(answer).boxed()
+    }
+}
+
+impl AnonymousAuthorizer {
+    fn login_required_problem(&self, challenge: Option<&str>) -> Problem {
+        let name = &self.upstream;
+        let oauth = challenge.is_some_and(|it| {
+            let it = it.to_ascii_lowercase();
+            it.starts_with("bearer") || it.contains("resource_metadata=")
+        });
+        let (message, hint) = if oauth {
+            (
+                format!("upstream '{name}' wants a login"),
+                format!(
+                    "add `auth = \"oauth\"` to [mcp_servers.{name}] in moonlark.toml and run \
+                     `moonlark login {name}`, or give it a token of yours: `auth = {{ type = \
+                     \"bearer\", token = \"${{TOKEN}}\" }}`"
+                ),
+            )
+        } else {
+            (
+                format!("upstream '{name}' answers 401: it wants to know who is asking"),
+                format!("give it credentials, in headers or auth of [mcp_servers.{name}]"),
+            )
+        };
+        Problem::unavailable(message).with_retryable(false).with_hint(hint)
+    }
+}
+
+/// A token from the configuration.
+pub(super) struct ConfiguredTokenAuthorizer {
+    pub(super) upstream: String,
+    pub(super) token: SecretText,
+}
+
+impl RequestAuthorizer for ConfiguredTokenAuthorizer {
+    fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
+        ready(checked_bearer_header(&self.upstream, "token", self.token.expose_secret()).map(Some))
+            .boxed()
+    }
+
+    fn handle_challenge(&self, status: u16, _: Option<String>) -> BoxFuture<'_, Result<bool>> {
+        let answer = if status == 401 {
+            Err(token_rejected_problem(&self.upstream, "token"))
+        } else {
+            Ok(false)
+        };
+        ready(answer).boxed()
+    }
+}
+
+/// A token in a file, which somebody else renews.
+pub(super) struct TokenFileAuthorizer {
+    pub(super) upstream: String,
+    pub(super) path: PathBuf,
+    /// Where what it says is made known as one.
+    pub(super) secrets: Secrets,
+    pub(super) seen: Mutex<Option<CachedTokenHeader>>,
+}
+
+/// What was in the file, and which version of it that was.
+pub(super) struct CachedTokenHeader {
+    version: TokenFileVersion,
+    header: SecretText,
+}
+
+type TokenFileVersion = (u64, u64, i64, i64);
+
+impl RequestAuthorizer for TokenFileAuthorizer {
+    fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
+        ready(self.read_current_header().map(|(header, _)| Some(header))).boxed()
+    }
+
+    fn handle_challenge(&self, status: u16, _: Option<String>) -> BoxFuture<'_, Result<bool>> {
+        let answer = match status {
+            401 => self.read_current_header().and_then(|(_, changed)| {
+                if changed {
+                    Ok(true)
+                } else {
+                    Err(token_rejected_problem(&self.upstream, "token_file"))
+                }
+            }),
+            _ => Ok(false),
+        };
+        ready(answer).boxed()
+    }
+}
+
+impl TokenFileAuthorizer {
+    /// The header, and whether it is another than last time.
+    fn read_current_header(&self) -> Result<(SecretText, bool)> {
+        let mut seen = self.seen.lock();
+        let unusable = |error: std::io::Error| self.unreadable_token_problem(&error.to_string());
+        let mut file = File::open(&self.path).map_err(unusable)?;
+        let metadata = file.metadata().map_err(unusable)?;
+        let version = (metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+        if let Some(seen) = &*seen
+            && seen.version == version
+        {
+            return Ok((seen.header.clone(), false));
+        }
+        let text = read_token(&mut file).map_err(unusable)?;
+        let header = checked_bearer_header(&self.upstream, "token_file", text.trim())?;
+        self.secrets.learn_token("auth.token_file", text.trim());
+        let changed = seen.as_ref().is_none_or(|seen| seen.header != header);
+        *seen = Some(CachedTokenHeader { version, header: header.clone() });
+        Ok((header, changed))
+    }
+
+    fn unreadable_token_problem(&self, why: &str) -> Problem {
+        let message = format!("the token of {} cannot be read: {why}", self.upstream);
+        Problem::unavailable(message)
+            .at_location(SourceLocation::in_file(path_to_string(&self.path)))
+    }
+}
+
+fn path_to_string(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn read_token(file: &mut File) -> std::io::Result<String> {
+    const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
+    let mut text = String::new();
+    file.take(MAX_TOKEN_FILE_BYTES).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// A header must not become two, nor be nothing.
+fn checked_bearer_header(upstream: &str, key: &str, token: &str) -> Result<SecretText> {
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Problem::bad_config(format!(
+            "the token of {upstream} is empty or holds characters that no token has"
+        ))
+        .at_location(SourceLocation::in_file(format!("mcp_servers.{upstream}.auth.{key}"))));
+    }
+    Ok(SecretText::new(format!("Bearer {token}")))
+}
+
+fn token_rejected_problem(upstream: &str, key: &str) -> Problem {
+    Problem::unavailable(format!("upstream '{upstream}' does not take its token"))
+        .with_retryable(false)
+        .at_location(SourceLocation::in_file(format!("mcp_servers.{upstream}.auth.{key}")))
+        .with_hint("put one there that is valid")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_file(path: PathBuf) -> TokenFileAuthorizer {
+        let secrets = Secrets::with_learning(vec![]);
+        TokenFileAuthorizer { upstream: "git".into(), path, secrets, seen: Mutex::new(None) }
+    }
+
+    #[tokio::test]
+    async fn a_token_file_is_read_again_when_it_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let auth = in_file(path.clone());
+        assert!(auth.authorization_header().await.unwrap_err().message.contains("cannot be read"));
+        std::fs::write(&path, "one\n").unwrap();
+        assert_eq!(auth.authorization_header().await.unwrap(), Some("Bearer one".into()));
+        // Nothing new: another try would end the same way.
+        auth.handle_challenge(401, None).await.unwrap_err();
+        std::fs::write(&path, "second").unwrap();
+        assert!(auth.handle_challenge(401, None).await.unwrap());
+        assert_eq!(auth.authorization_header().await.unwrap(), Some("Bearer second".into()));
+        assert_eq!(auth.secrets.redact_text("a second"), "a [redacted:auth.token_file]");
+        std::fs::write(&path, "a b").unwrap();
+        auth.authorization_header().await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn a_given_token_is_sent_and_never_shown() {
+        let auth = ConfiguredTokenAuthorizer { upstream: "git".into(), token: "hunter22".into() };
+        assert_eq!(auth.authorization_header().await.unwrap(), Some("Bearer hunter22".into()));
+        assert!(!auth.handle_challenge(403, None).await.unwrap());
+        let problem = auth.handle_challenge(401, None).await.unwrap_err().to_string();
+        assert_eq!(
+            problem,
+            "error[unavailable]: upstream 'git' does not take its token\n  --> \
+             mcp_servers.git.auth.token\nhint: put one there that is valid"
+        );
+        let auth =
+            ConfiguredTokenAuthorizer { upstream: "git".into(), token: "a\r\nX-Evil: 1".into() };
+        assert!(!auth.authorization_header().await.unwrap_err().to_string().contains("Evil"));
+    }
+
+    #[tokio::test]
+    async fn an_upstream_that_wants_a_login_says_what_to_configure() {
+        let auth = AnonymousAuthorizer { upstream: "git".into() };
+        assert_eq!(auth.authorization_header().await.unwrap(), None);
+        let challenge = "Bearer resource_metadata=\"https://mcp.example/x\"".to_owned();
+        let hint = auth.handle_challenge(401, Some(challenge)).await.unwrap_err().hint.unwrap();
+        assert!(hint.contains("`auth = \"oauth\"` to [mcp_servers.git]"), "{hint}");
+        assert!(hint.contains("`moonlark login git`"), "{hint}");
+        let problem = auth.handle_challenge(401, Some("Basic".into())).await.unwrap_err();
+        assert!(!problem.hint.unwrap().contains("oauth"));
+        assert!(!auth.handle_challenge(403, None).await.unwrap());
+    }
+}

@@ -1,0 +1,191 @@
+//! Text files that people and other programs edit too: read whole, replaced in one
+//! step, kept beside under another name before.
+//!
+//! What the text means is not known here.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use moonlark_core::{Problem, Result, SourceLocation};
+
+/// Claude Code keeps conversations in the same file as its servers. Nothing that
+/// a person wrote is larger.
+const MAX_USER_FILE_BYTES: u64 = 32 * 1024 * 1024;
+
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// A file as it was found.
+pub struct UserTextFile {
+    pub path: PathBuf,
+    /// The path as the reader knows it.
+    pub label: String,
+    /// Without a byte order mark; none when there is no such file.
+    pub text: Option<String>,
+    has_mark: bool,
+}
+
+impl UserTextFile {
+    pub fn read(path: &Path, label: String) -> Result<UserTextFile> {
+        let found = |text: Option<String>, has_mark| UserTextFile {
+            path: path.to_owned(),
+            label: label.clone(),
+            text,
+            has_mark,
+        };
+        let Some(bytes) = read_bytes(path, &label)? else { return Ok(found(None, false)) };
+        let text = String::from_utf8(bytes).map_err(|_| {
+            Problem::bad_config("the file is not UTF-8 text")
+                .at_location(SourceLocation::in_file(&label))
+                .with_hint("nothing was changed; save it as UTF-8 and run this again")
+        })?;
+        Ok(match text.strip_prefix(BYTE_ORDER_MARK) {
+            Some(rest) => found(Some(rest.to_owned()), true),
+            None => found(Some(text), false),
+        })
+    }
+
+    pub fn text(&self) -> &str {
+        self.text.as_deref().unwrap_or_default()
+    }
+
+    /// Put `text` in its place, if it is still as it was found.
+    pub fn replace_text(&self, text: &str, private: bool) -> Result<()> {
+        let now = UserTextFile::read(&self.path, self.label.clone())?;
+        if now.text != self.text {
+            return Err(Problem::unavailable("the file was changed by another program just now")
+                .at_location(SourceLocation::in_file(&self.label))
+                .with_hint("nothing was changed by this command; run it again"));
+        }
+        let (target, permissions) = self.writable_target()?;
+        let bytes = format!("{}{text}", self.byte_order_mark()).into_bytes();
+        write_atomically(&target, &bytes, permissions, private, true)
+            .map_err(|error| self.file_problem("write", &error))
+    }
+
+    /// Keep it as it is under another name. The first copy stays: it is the one
+    /// from before anything was changed.
+    pub fn create_backup(&self) -> Result<()> {
+        // A copy of what will not be changed would only lie about.
+        let (_, permissions) = self.writable_target()?;
+        let (Some(text), copy) = (&self.text, self.backup_path()) else { return Ok(()) };
+        if fs::symlink_metadata(&copy).is_ok() {
+            return Ok(());
+        }
+        let bytes = format!("{}{text}", self.byte_order_mark()).into_bytes();
+        write_atomically(&copy, &bytes, permissions, true, false)
+            .map_err(|error| self.file_problem("copy", &error))
+    }
+
+    pub fn read_backup(&self) -> Result<UserTextFile> {
+        UserTextFile::read(&self.backup_path(), format!("{}.moonlark-backup", self.label))
+    }
+
+    pub fn backup_path(&self) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".moonlark-backup");
+        name.into()
+    }
+
+    pub fn remove_file(&self) -> Result<()> {
+        fs::remove_file(&self.path).map_err(|error| self.file_problem("remove", &error))
+    }
+
+    pub fn remove_if_exists(&self) -> Result<()> {
+        if self.text.is_some() { self.remove_file() } else { Ok(()) }
+    }
+
+    fn byte_order_mark(&self) -> &'static str {
+        if self.has_mark { BYTE_ORDER_MARK } else { "" }
+    }
+
+    /// The file to write, and its permissions if it is there.
+    fn writable_target(&self) -> Result<(PathBuf, Option<Permissions>)> {
+        let target = self.link_target()?;
+        let permissions = fs::metadata(&target).ok().map(|file| file.permissions());
+        // Renaming over it would work all the same, but its owner said no.
+        if permissions.as_ref().is_some_and(Permissions::readonly) {
+            return Err(Problem::unavailable("the file is read-only")
+                .at_location(SourceLocation::in_file(&self.label))
+                .with_hint("nothing was changed; make it writable if you want it changed"));
+        }
+        Ok((target, permissions))
+    }
+
+    /// What is written when the path is a link: the file it leads to.
+    fn link_target(&self) -> Result<PathBuf> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(file) if file.is_symlink() => fs::canonicalize(&self.path).map_err(|error| {
+                self.file_problem("follow", &error).with_hint("it is a link; see where it leads")
+            }),
+            _ => Ok(self.path.clone()),
+        }
+    }
+
+    fn file_problem(&self, what: &str, error: &io::Error) -> Problem {
+        io_problem(what, &self.label, error)
+    }
+}
+
+fn read_bytes(path: &Path, label: &str) -> Result<Option<Vec<u8>>> {
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_problem("read", label, &error)),
+    };
+    // A pipe, say, would never end.
+    if !file.metadata().map_err(|error| io_problem("read", label, &error))?.is_file() {
+        return Err(Problem::bad_request("this is not a file")
+            .at_location(SourceLocation::in_file(label))
+            .with_hint("name the file that has the servers"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_USER_FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| io_problem("read", label, &error))?;
+    if bytes.len() as u64 > MAX_USER_FILE_BYTES {
+        return Err(Problem::limit_exceeded("the file is larger than 32 MB")
+            .at_location(SourceLocation::in_file(label))
+            .with_hint("copy the part with the servers into a file of its own"));
+    }
+    Ok(Some(bytes))
+}
+
+/// Written aside and renamed, so that nobody ever reads half of it.
+fn write_atomically(
+    target: &Path,
+    bytes: &[u8],
+    permissions: Option<Permissions>,
+    private: bool,
+    overwrite: bool,
+) -> io::Result<()> {
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".moonlark-");
+    // Nobody else's to read until it has the permissions that it should have.
+    if permissions.is_none() && !private {
+        use std::os::unix::fs::PermissionsExt;
+        // As any new file: less what the umask takes away.
+        builder.permissions(Permissions::from_mode(0o666));
+    }
+    let mut aside = builder.tempfile_in(folder)?;
+    aside.write_all(bytes)?;
+    if let Some(permissions) = permissions {
+        aside.as_file().set_permissions(permissions)?;
+    }
+    aside.as_file().sync_all()?;
+    if overwrite {
+        aside.persist(target)?
+    } else {
+        aside.persist_noclobber(target)?
+    };
+    Ok(())
+}
+
+fn io_problem(what: &str, label: &str, error: &io::Error) -> Problem {
+    Problem::unavailable(format!("cannot {what} it: {error}"))
+        .at_location(SourceLocation::in_file(label))
+        .with_hint("check that the file and its folder are this user's to read and write")
+}

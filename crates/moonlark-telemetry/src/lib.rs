@@ -1,0 +1,107 @@
+//! OpenTelemetry: what happens, sent to a collector, if the operator says where
+//! that is.
+//!
+//! [`telemetry_settings`] is what the configuration and the environment say, [`span_queue`]
+//! takes what has ended off the path of calls, [`otlp_json`] writes it down, and
+//! [`otlp_exporter`] sends it. OTLP is written by hand, as JSON over the HTTP client
+//! that everything else uses: its Rust SDK sends by a thread and a client of its
+//! own. Nothing here can hold up a call or the end of the program.
+//!
+//! The binary brings the HTTP client and collects the metrics: this crate knows
+//! neither the server nor the configuration file.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod otlp_exporter;
+mod otlp_json;
+mod span_queue;
+mod telemetry_settings;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use moonlark_gateway::Gateway;
+use moonlark_gateway::metrics::family::MetricFamily;
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use otlp_exporter::OtlpExporter;
+use span_queue::SpanQueue;
+use telemetry_settings::TelemetrySettings;
+
+pub use telemetry_settings::TelemetryOptions;
+
+/// How long a program that ends waits for the rest to be sent.
+const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Collects everything that is counted, at the moment of the call.
+pub type MetricsCollector = Box<dyn Fn() -> BoxFuture<'static, Vec<MetricFamily>> + Send + Sync>;
+
+/// Begun by the commands that call tools.
+#[derive(Default)]
+pub struct TelemetryExport(OnceLock<RunningTelemetry>);
+
+struct RunningTelemetry {
+    stop: CancellationToken,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    spans: Arc<SpanQueue>,
+}
+
+impl TelemetryExport {
+    /// Send from now on, if anybody said where to: the spans of `gateway` and what
+    /// `collect_metrics` returns.
+    pub fn start_export(
+        &self,
+        options: &TelemetryOptions,
+        gateway: &Gateway,
+        collect_metrics: MetricsCollector,
+    ) {
+        let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let settings = match TelemetrySettings::from_options(options, &env) {
+            Ok(Some(settings)) if self.0.get().is_none() => settings,
+            Ok(_) => return,
+            Err(problem) => return tracing::warn!("{problem}"),
+        };
+        let exporter = match OtlpExporter::new(&settings) {
+            Ok(exporter) => Arc::new(exporter),
+            Err(problem) => return tracing::warn!("{problem}"),
+        };
+        let (stop, spans) = (CancellationToken::new(), SpanQueue::new(settings.sampler));
+        let mut tasks = Vec::new();
+        if settings.traces {
+            gateway.set_tracer(spans.clone());
+            let counted = spans.clone();
+            gateway.metrics().add_collector(move || counted.metric_families());
+            let sending = exporter.clone().send_traces(spans.clone(), stop.clone());
+            tasks.push(tokio::spawn(sending));
+        }
+        if settings.metrics {
+            let sending = exporter.send_metrics(collect_metrics, settings.interval, stop.clone());
+            tasks.push(tokio::spawn(sending));
+        }
+        let _ = self.0.set(RunningTelemetry { stop, tasks: Mutex::new(tasks), spans });
+    }
+
+    /// Send the rest, for as long as that may take.
+    pub async fn flush_and_stop(&self) {
+        let Some(running) = self.0.get() else { return };
+        running.stop.cancel();
+        let tasks = std::mem::take(&mut *running.tasks.lock());
+        let aborts: Vec<_> = tasks.iter().map(JoinHandle::abort_handle).collect();
+        if tokio::time::timeout(SHUTDOWN_FLUSH_TIMEOUT, futures::future::join_all(tasks))
+            .await
+            .is_err()
+        {
+            aborts.iter().for_each(|task| task.abort());
+        }
+        let unsent = running.spans.unsent_count();
+        if unsent > 0 {
+            tracing::warn!(target: "telemetry", "{unsent} spans were not sent");
+        }
+    }
+}
