@@ -14,6 +14,7 @@ use moonlark_core::tool::{BoxFuture, CallScope, Source, SourceKind};
 use moonlark_core::value::Object;
 use moonlark_core::{Catalog, Problem, ProblemCode, Tool, Value};
 use moonlark_gateway::call_client::{CallClient, ClientQuestion, RequestEnvelope};
+use moonlark_gateway::gateway::CallOptions;
 use moonlark_gateway::tool_body::ToolBody;
 use moonlark_gateway::{Caller, Gateway};
 use serde_json::json;
@@ -81,7 +82,9 @@ async fn call(language: &str, body: &str, can: bool) -> Result<Value, Problem> {
 async fn ask(engines: &Engines, tool: Tool, slow: Slow) -> Result<Value, Problem> {
     let catalog = Catalog::new(engines.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
     let gateway = Gateway::new(catalog, 10);
-    let call = gateway.open_call_for_client(Caller::new("mcp"), Some(Arc::new(slow)), None)?;
+    let call = gateway.open_call(
+        CallOptions::from(Caller::new("mcp")).with_client(Some(Arc::new(slow))),
+    )?;
     let ended = gateway.call(&call, "x", Value::Object(Object::new()));
     tokio::time::timeout(PATIENCE, ended).await.expect("it hangs")
 }

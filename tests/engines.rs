@@ -86,7 +86,7 @@ impl Engines {
         let name = tool.name.clone();
         let catalog = Catalog::new(self.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
         let gateway = Gateway::new(catalog, 100);
-        let call = gateway.open_call(Caller::new("cli"), None)?;
+        let call = gateway.open_call(Caller::new("cli"))?;
         gateway.call(&call, &name, Value::from_json(args)?).await
     }
 

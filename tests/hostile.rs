@@ -267,7 +267,7 @@ impl Arena {
                     let modules = self.gateway.catalog().modules().clone();
                     let gateway =
                         Gateway::new(Catalog::new(modules, vec![Arc::new(tool)], &[], vec![]), 10);
-                    let call = gateway.open_call(Caller::new("cli"), None).unwrap();
+                    let call = gateway.open_call(Caller::new("cli")).unwrap();
                     let nothing = || Value::Object(Default::default());
                     let first = gateway.call(&call, "hostile", nothing()).await;
                     // What one call leaves behind must not be there for the next.
@@ -322,7 +322,7 @@ async fn every_attack_ends_as_stated_and_the_neighbours_do_not_notice() {
             let mut calls = 0u64;
             while !stop.load(Ordering::Relaxed) {
                 let started = Instant::now();
-                let call = gateway.open_call(Caller::new("cli"), None).unwrap();
+                let call = gateway.open_call(Caller::new("cli")).unwrap();
                 let answer = gateway.call(&call, "echo", Value::Object(Default::default())).await;
                 if answer != Ok(Value::from_fields([("ok", Value::Bool(true))])) {
                     return Err(format!("the neighbour after {calls} calls: {answer:?}"));

@@ -168,7 +168,7 @@ async fn every_attack_in_starlark_ends_as_stated_and_the_neighbours_do_not_notic
             let catalog = Catalog::new(engines.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
             let gateway = Gateway::new(catalog, 10);
             while !stop.load(Ordering::Relaxed) {
-                let call = gateway.open_call(Caller::new("cli"), None).unwrap();
+                let call = gateway.open_call(Caller::new("cli")).unwrap();
                 let answer = gateway.call(&call, "echo", Value::Object(Default::default())).await;
                 assert_eq!(answer, Ok(Value::from_fields([("ok", Value::Bool(true))])));
                 calls.fetch_add(1, Ordering::Relaxed);

@@ -276,8 +276,8 @@ impl World {
     }
 
     async fn ask(&self, tool: &Arc<Tool>, args: Json) -> Result<Json, Problem> {
-        let call = self.gateway.open_call(Caller::new("test"), None)?;
-        let answer = self.gateway.call_tool(&call, tool, Value::from_json(args)?).await?;
+        let call = self.gateway.open_call(Caller::new("test"))?;
+        let answer = self.gateway.invoke(&call, tool, Value::from_json(args)?).await?;
         Ok(answer.into_plain_value().to_json_lossy())
     }
 }

@@ -167,7 +167,7 @@ impl Engine {
 
 async fn call(gateway: &Gateway, name: &str, args: Value) -> Result<Value> {
     let problem = |problem| anyhow!("{problem}");
-    let call = gateway.open_call(Caller::new("bench"), None).map_err(problem)?;
+    let call = gateway.open_call(Caller::new("bench")).map_err(problem)?;
     gateway.call(&call, name, args).await.map_err(problem)
 }
 

@@ -185,7 +185,7 @@ impl Host {
         runtime.block_on(runtime.spawn(async move {
             for _ in 0..count {
                 let problem = |problem| anyhow!("{problem}");
-                let call = gateway.open_call(Caller::new("bench"), None).map_err(problem)?;
+                let call = gateway.open_call(Caller::new("bench")).map_err(problem)?;
                 let args = Value::from_fields([("message", "hello".into())]);
                 let result = gateway.call(&call, &name, args).await.map_err(problem)?;
                 ensure!(result.get("echo").is_some(), "wrong result");

@@ -216,7 +216,7 @@ impl Ours {
         runtime.block_on(async {
             for _ in 0..count {
                 let args = Value::from_fields([("id", "some".into()), ("q", "two words".into())]);
-                let call = self.gateway.open_call(Caller::new("bench"), None).map_err(problem)?;
+                let call = self.gateway.open_call(Caller::new("bench")).map_err(problem)?;
                 black_box(self.gateway.call(&call, "api.items", args).await.map_err(problem)?);
             }
             anyhow::Ok(())

@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow, ensure};
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{CallEffects, Source, SourceKind};
 use moonlark_core::{Catalog, Tool, Value};
+use moonlark_gateway::gateway::CallRecords;
 use moonlark_gateway::journal::JournalRecorder;
 use moonlark_gateway::policy::{CallPolicy, RuleTerms};
 use moonlark_gateway::tool_body::ToolBody;
@@ -194,16 +195,18 @@ impl World {
             Tool::new("echo", Arc::new(source), schema, ToolBody::from_fn(|_, args| Ok(args)));
         tool.effects = CallEffects::READ_ONLY;
         let catalog = Catalog::new(Arc::default(), vec![Arc::new(tool)], &[], Vec::new());
-        let gateway = Gateway::new(catalog, 10_000);
-        if rules {
-            gateway.set_policy(CallPolicy::new(many_rules()?));
-        }
         let folder = tempfile::tempdir()?;
         let journal = if journaled { Some(journal(&folder, power)?) } else { None };
         if let Some(journal) = &journal {
             runtime.block_on(journal.flush()).map_err(|problem| anyhow!("{problem}"))?;
-            gateway.set_recorder(journal.clone());
         }
+        let rules = if rules { many_rules()? } else { Vec::new() };
+        let recorder = journal.clone().map(|it| it as Arc<dyn JournalRecorder>);
+        let gateway = Gateway::builder(catalog)
+            .max_running_calls(10_000)
+            .policy(CallPolicy::new(rules))
+            .records(CallRecords { recorder, ..CallRecords::default() })
+            .build();
         Ok(World { gateway, journal, folder })
     }
 
@@ -281,7 +284,7 @@ fn many_rules() -> Result<Vec<(String, RuleTerms)>> {
 async fn echo(gateway: &Gateway) -> Result<()> {
     let problem = |problem| anyhow!("{problem}");
     let args = Value::from_fields([("message", "hello".into())]);
-    let call = gateway.open_call(Caller::new("bench"), None).map_err(problem)?;
+    let call = gateway.open_call(Caller::new("bench")).map_err(problem)?;
     let answer = gateway.call(&call, "echo", args).await.map_err(problem)?;
     ensure!(answer.get("message").is_some(), "wrong result");
     Ok(())

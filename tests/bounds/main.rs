@@ -133,7 +133,7 @@ impl Lab {
     }
 
     async fn ask(&self, plan: Json) -> moonlark_core::Result<Value> {
-        let call = self.gateway.open_call(Caller::new("cli"), None)?;
+        let call = self.gateway.open_call(Caller::new("cli"))?;
         let args = Value::from_json(plan)?;
         let gateway = self.gateway.clone();
         // A task of its own, as every request to a server is.

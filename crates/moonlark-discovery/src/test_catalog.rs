@@ -96,7 +96,7 @@ pub(crate) async fn ask(gateway: &Gateway, name: &str, args: Json) -> String {
 }
 
 pub(crate) fn enter(gateway: &Gateway) -> Call {
-    gateway.open_call(Caller::new("test"), None).unwrap()
+    gateway.open_call(Caller::new("test")).unwrap()
 }
 
 fn gateway(mut tools: Vec<Arc<Tool>>) -> Gateway {

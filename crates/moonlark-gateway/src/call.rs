@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::admission::AdmissionPermit;
 use crate::artifacts::ArtifactHandle;
 use crate::call_client::{CallClient, ClientQuestion};
-use crate::gateway::Gateway;
+use crate::gateway::{CallOptions, Gateway};
 use crate::mock::TestMocks;
 use crate::policy::{self, ConcurrencyPermit, PolicyRule};
 use crate::run::{CallSite, Run, StepGuard};
@@ -87,7 +87,7 @@ struct CallRoot {
     /// In a test: what stands in for the world.
     mocks: Option<TestMocks>,
     /// None while it waits for a decision and its caller has gone on.
-    place: Mutex<Option<AdmissionPermit>>,
+    permit: Mutex<Option<AdmissionPermit>>,
     /// What somebody has to decide before the call can be made.
     ticket: Mutex<Option<ApprovalTicket>>,
     /// Tokens of approvals that came with the call and are not used yet.
@@ -98,12 +98,11 @@ impl Call {
     pub(crate) fn new_root(
         gateway: Gateway,
         catalog: Arc<Catalog>,
-        caller: Caller,
-        client: Option<Arc<dyn CallClient>>,
-        events: Option<CallEventSink>,
+        options: CallOptions,
         mocks: Option<TestMocks>,
-        place: AdmissionPermit,
+        permit: AdmissionPermit,
     ) -> Call {
+        let CallOptions { caller, client, events } = options;
         let began = Instant::now();
         Call(Arc::new(CallInner {
             root: Arc::new(CallRoot {
@@ -115,7 +114,7 @@ impl Call {
                 events,
                 progress: Mutex::new(ProgressThrottle::default()),
                 mocks,
-                place: Mutex::new(Some(place)),
+                permit: Mutex::new(Some(permit)),
                 ticket: Mutex::default(),
                 tokens: Mutex::default(),
             }),
@@ -181,6 +180,13 @@ impl Call {
             rule: None,
             ..CallInner::clone(&self.0)
         }))
+    }
+
+    /// In a test: the call of somebody who uses a tool as any caller would, without the
+    /// grants of a script.
+    #[must_use]
+    pub fn as_user_of_tools(&self) -> Call {
+        Call(Arc::new(CallInner { depth: 0, ..CallInner::clone(&self.0) }))
     }
 
     /// The same call under a name, which its log lines begin with.
@@ -472,16 +478,16 @@ impl Call {
     /// The call goes on without its caller: it is not in progress until it has
     /// [come back](Self::come_back).
     pub fn release_admission(&self) {
-        let place = self.0.root.place.lock().take();
-        drop(place);
+        let permit = self.0.root.permit.lock().take();
+        drop(permit);
     }
 
     /// Take a place again, if it was left. Without one if there is none to be
     /// had: what was accepted is done.
     pub(crate) async fn reacquire_admission(&self) {
-        if self.0.root.place.lock().is_none() {
-            let place = self.gateway().wait_for_admission(self.caller()).await.ok();
-            *self.0.root.place.lock() = place;
+        if self.0.root.permit.lock().is_none() {
+            let permit = self.gateway().wait_for_admission(self.caller()).await.ok();
+            *self.0.root.permit.lock() = permit;
         }
     }
 

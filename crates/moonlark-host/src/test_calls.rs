@@ -10,7 +10,6 @@ use moonlark_core::module::ModuleFunction;
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{CallScope, Source, SourceKind, Tool};
 use moonlark_core::{Catalog, Problem, Result, Value};
-use moonlark_gateway::gateway::StartedCall;
 use moonlark_gateway::tool_body::ToolBody;
 use moonlark_gateway::{Caller, Gateway};
 use serde_json::Value as Json;
@@ -45,10 +44,7 @@ pub(crate) async fn call_value(scope: CallScope, name: &str, args: Value) -> Res
         let (wanted, slot) = (wanted.clone(), slot.clone());
         async move {
             let function = find(call.catalog().modules(), &wanted)?;
-            let result = match call.gateway().start_tool(&call, &function.tool, args) {
-                StartedCall::Done(result) => result,
-                StartedCall::Running(future) => future.await,
-            };
+            let result = call.gateway().call(&call, &function.tool, args).await;
             *slot.lock().unwrap() = Some(result);
             Ok(Value::Null)
         }
@@ -59,7 +55,7 @@ pub(crate) async fn call_value(scope: CallScope, name: &str, args: Value) -> Res
     script.scope = Arc::new(scope);
     let modules = Arc::new(crate::host_modules());
     let gateway = Gateway::new(Catalog::new(modules, vec![Arc::new(script)], &[], vec![]), 10);
-    let call = gateway.open_call(Caller::new("cli"), None)?;
+    let call = gateway.open_call(Caller::new("cli"))?;
     let outer = gateway.call(&call, "script", args).await;
     let own = own.lock().unwrap().take();
     own.unwrap_or(outer)

@@ -290,7 +290,7 @@ struct CallTool {
 
 async fn call_tool(call: Call, args: CallTool) -> Result<Value> {
     let given = Value::Object(args.args.unwrap_or_default().0);
-    call.gateway().call_in_test(&call, &args.tool, given).await
+    call.gateway().call(&call.as_user_of_tools(), &args.tool, given).await
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -131,9 +131,11 @@ mod tests {
         let request = request_to(listener.local_addr().unwrap());
         let server = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
+            // An answer before the request has begun would be an error.
+            stream.read_u8().await.unwrap();
             let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
             stream.write_all(answer).await.unwrap();
-            // Neither read nor closed.
+            // The rest is not read, and the connection not closed.
             stream
         });
         let alive = Arc::new(());

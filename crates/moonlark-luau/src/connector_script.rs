@@ -10,7 +10,6 @@ use mlua::{Lua, Table, Value as Lv};
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::script_snapshot::ScriptSnapshot;
 use moonlark_core::{Problem, ProblemCode, Result, Value, tool_header};
-use moonlark_gateway::gateway::StartedCall;
 use moonlark_gateway::{Call, Caller, Gateway};
 use tokio::sync::mpsc;
 
@@ -145,7 +144,7 @@ pub(crate) fn add_connector_functions(
             items.send(item).await.map_err(|_| gone())?;
             Ok(Value::Null)
         });
-        host.reply_when_done(lua, StartedCall::Running(sending))
+        host.poll_or_wait(lua, sending, None)
     })?;
     table.raw_set("emit", emit)
 }

@@ -89,7 +89,7 @@ impl Folder {
     /// Call a tool that is loaded.
     pub(crate) async fn call(&self, tool: &Arc<Tool>) -> Result<Value> {
         let gateway = self.gateway(vec![tool.clone()]);
-        let call = gateway.open_call(Caller::new("cli"), None)?;
+        let call = gateway.open_call(Caller::new("cli"))?;
         gateway.call(&call, &tool.name, Value::Object(Default::default())).await
     }
 

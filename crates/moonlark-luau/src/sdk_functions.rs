@@ -12,7 +12,7 @@ use moonlark_core::tool::SourceKind;
 use moonlark_core::value::{Object, Value, shorten_text};
 use moonlark_core::{Problem, Result, Tool};
 use moonlark_gateway::Call;
-use moonlark_gateway::gateway::StartedCall;
+use moonlark_gateway::gateway::Invocation;
 use moonlark_gateway::run::CallSite;
 use serde_json::Value as Json;
 
@@ -40,14 +40,11 @@ enum SdkTargetTool {
 }
 
 impl SdkTarget {
-    pub(crate) fn start_call(&self, call: &Call, args: Value) -> StartedCall {
+    pub(crate) fn start_call(&self, call: &Call, args: Value) -> Invocation {
         let gateway = call.gateway();
         match &self.found {
-            SdkTargetTool::Named(name) => gateway.start_by_name(call, name, args),
-            SdkTargetTool::Tool(tool) if call.mocks().is_some() => {
-                gateway.start_by_name(call, &tool.name, args)
-            }
-            SdkTargetTool::Tool(tool) => gateway.start_tool(call, tool, args),
+            SdkTargetTool::Named(name) => gateway.invoke(call, name, args),
+            SdkTargetTool::Tool(tool) => gateway.invoke(call, tool, args),
         }
     }
 
@@ -73,7 +70,7 @@ impl SdkTarget {
             SdkTargetTool::Tool(tool) => tool,
             SdkTargetTool::Named(name) => call.catalog().find_tool(&name)?.clone(),
         };
-        let answer = call.gateway().call_tool(&call, &tool, args).await?;
+        let answer = call.gateway().invoke(&call, &tool, args).await?;
         let value = answer_values::value_from_answer(answer, form, &call, &tool.name)?;
         fields.record_answer(&tool.name, &value);
         Ok(value)
@@ -209,7 +206,7 @@ pub(crate) fn add_sdk_functions(lua: &Lua, shared: &Arc<VmHost>, host: &Table) -
                         return shared_.wait_for_call(lua, at, Box::pin(asked));
                     }
                     (Ok(args), None) => target.start_call(&call, args),
-                    (Err(problem), _) => StartedCall::Done(Err(problem)),
+                    (Err(problem), _) => Invocation::Done(Err(problem)),
                 };
             shared_.reply_when_done(lua, started)
         })?,

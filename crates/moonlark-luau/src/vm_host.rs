@@ -10,7 +10,8 @@ use moonlark_core::problem::ProtocolError;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation};
-use moonlark_gateway::gateway::StartedCall;
+use moonlark_core::content::ToolAnswer;
+use moonlark_gateway::gateway::Invocation;
 use moonlark_gateway::run::CallSite;
 use moonlark_gateway::{Call, LogLevel};
 use parking_lot::Mutex;
@@ -213,15 +214,21 @@ impl VmHost {
     pub(crate) fn reply_when_done(
         &self,
         lua: &Lua,
-        started: StartedCall,
+        started: Invocation,
     ) -> mlua::Result<HostReply> {
         match started {
-            StartedCall::Done(result) => self.reply_with_result(lua, result),
-            StartedCall::Running(future) => self.poll_or_wait(lua, future, None),
+            Invocation::Done(result) => {
+                self.reply_with_result(lua, result.map(ToolAnswer::into_plain_value))
+            }
+            Invocation::Running(answer) => {
+                let value = async { answer.await.map(ToolAnswer::into_plain_value) };
+                self.poll_or_wait(lua, Box::pin(value), None)
+            }
         }
     }
 
-    fn poll_or_wait(
+    /// Answer the script now if this is done, or with a ticket.
+    pub(crate) fn poll_or_wait(
         &self,
         lua: &Lua,
         mut future: BoxFuture<Result<Value>>,
@@ -342,7 +349,7 @@ pub(crate) fn create_host_table(lua: &Lua, shared: &Arc<VmHost>) -> mlua::Result
             };
             match collect_host_arguments(&host.bridge, function, args, call.limits().value) {
                 Ok(args) => {
-                    let started = call.gateway().start_tool(&call, &function.tool, args);
+                    let started = call.gateway().invoke(&call, &function.tool, args);
                     host.reply_when_done(lua, started)
                 }
                 Err(problem) => host.reply_with_problem(lua, problem),
@@ -356,8 +363,8 @@ pub(crate) fn create_host_table(lua: &Lua, shared: &Arc<VmHost>) -> mlua::Result
         lua.create_function(move |lua, (name, args): (Lv, Lv)| {
             let call = host.call()?;
             let started = read_tool_call(&host.bridge, &call, &name, &args)
-                .map(|(name, args)| call.gateway().start_by_name(&call, &name, args))
-                .unwrap_or_else(|problem| StartedCall::Done(Err(problem)));
+                .map(|(name, args)| call.gateway().invoke(&call, &name, args))
+                .unwrap_or_else(|problem| Invocation::Done(Err(problem)));
             host.reply_when_done(lua, started)
         })?,
     )?;

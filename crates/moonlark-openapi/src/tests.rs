@@ -131,9 +131,9 @@ impl World {
     }
 
     async fn ask(&self, tool: &str, args: Json) -> Result<ToolAnswer, Problem> {
-        let call = self.gateway.open_call(Caller::new("test"), None).unwrap();
+        let call = self.gateway.open_call(Caller::new("test")).unwrap();
         let tool = self.tools.get(&format!("api.{tool}")).expect("no such tool");
-        self.gateway.call_tool(&call, tool, Value::from_json(args).unwrap()).await
+        self.gateway.invoke(&call, tool, Value::from_json(args).unwrap()).await
     }
 
     async fn call(&self, tool: &str, args: Json) -> Result<Json, Problem> {
@@ -141,10 +141,10 @@ impl World {
     }
 
     async fn raw(&self, tool: &str, args: Json) -> Result<Json, Problem> {
-        let call = self.gateway.open_call(Caller::new("test"), None).unwrap();
+        let call = self.gateway.open_call(Caller::new("test")).unwrap();
         let tool = self.tools[&format!("api.{tool}")].raw.clone().unwrap();
         let args = Value::from_json(args).unwrap();
-        let answer = self.gateway.call_tool(&call, &tool, args).await;
+        let answer = self.gateway.invoke(&call, &tool, args).await;
         answer.map(|answer| answer.into_plain_value().to_json_lossy())
     }
 }

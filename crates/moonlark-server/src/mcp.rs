@@ -557,7 +557,7 @@ impl ServerHandler for McpServer {
         self.catalog_with(&context, is_known).await;
         let call = self
             .gateway
-            .open_call_when_admitted(caller, None, None)
+            .open_call_when_admitted(caller)
             .await
             .map_err(error_from_problem)?;
         self.wishes.watch_resource(&call, request.uri, &context.peer).await

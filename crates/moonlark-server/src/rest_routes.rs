@@ -15,6 +15,7 @@ use moonlark_core::source_resources::SourceHealth;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::{Problem, ProblemCode, Result, Tool, Value};
 use moonlark_gateway::call::{CallEventSink, LogLevel};
+use moonlark_gateway::gateway::CallOptions;
 use moonlark_gateway::per_catalog::PerCatalog;
 use moonlark_gateway::trace::TraceContext;
 use moonlark_gateway::{CallEvent, Caller, Gateway};
@@ -238,8 +239,8 @@ async fn run_tool(
     name: &str,
     args: Value,
 ) -> Result<String> {
-    let call =
-        gateway.open_call_when_admitted(asker.caller, None, events).await?.with_trace(asker.trace);
+    let options = CallOptions::from(asker.caller).with_events(events);
+    let call = gateway.open_call_when_admitted(options).await?.with_trace(asker.trace);
     if !asker.tokens.is_empty() {
         call.present_approval_tokens(asker.tokens);
     }

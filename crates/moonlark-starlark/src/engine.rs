@@ -9,7 +9,6 @@ use moonlark_core::module::ModuleFunction;
 use moonlark_core::script_snapshot::ScriptFileReader;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Module, Problem, Result, Value};
-use moonlark_gateway::gateway::StartedCall;
 use moonlark_gateway::{Call, LogLevel};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -153,19 +152,13 @@ impl StarlarkEngine {
         report: WorkerReport,
         files: &ScriptFileReader,
     ) -> Result<Value> {
-        let wait = |started: StartedCall| -> BoxFuture<Result<Value>> {
-            match started {
-                StartedCall::Done(result) => Box::pin(std::future::ready(result)),
-                StartedCall::Running(future) => future,
-            }
-        };
         match report {
             WorkerReport::Host { function, args } => match self.0.functions.get(function) {
-                Some(function) => wait(call.gateway().start_tool(call, &function.tool, args)).await,
+                Some(function) => call.gateway().call(call, &function.tool, args).await,
                 None => Err(Problem::internal("a script asked for an unknown host function")),
             },
             WorkerReport::Tool { name, args } => {
-                wait(call.gateway().start_by_name(call, &name, args)).await
+                call.gateway().call(call, &name, args).await
             }
             WorkerReport::Print { text } => {
                 call.log_message(LogLevel::Info, &text, None).map(|()| Value::Null)

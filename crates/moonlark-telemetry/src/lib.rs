@@ -53,28 +53,28 @@ struct RunningTelemetry {
 }
 
 impl TelemetryExport {
-    /// Send from now on, if anybody said where to: the spans of `gateway` and what
-    /// `collect_metrics` returns.
+    /// Send from now on, if anybody said where to: what `collect_metrics` returns, and the
+    /// spans that are handed to what this returns.
     pub fn start_export(
         &self,
         options: &TelemetryOptions,
         gateway: &Gateway,
         collect_metrics: MetricsCollector,
-    ) {
+    ) -> Option<Arc<dyn CallTracer>> {
         let env = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let settings = match TelemetrySettings::from_options(options, &env) {
             Ok(Some(settings)) if self.0.get().is_none() => settings,
-            Ok(_) => return,
-            Err(problem) => return tracing::warn!("{problem}"),
+            Ok(_) => return None,
+            Err(problem) => {
+                tracing::warn!("{problem}");
+                return None;
+            }
         };
-        let exporter = match OtlpExporter::new(&settings) {
-            Ok(exporter) => Arc::new(exporter),
-            Err(problem) => return tracing::warn!("{problem}"),
-        };
+        let exporter = OtlpExporter::new(&settings);
+        let exporter = Arc::new(exporter.inspect_err(|it| tracing::warn!("{it}")).ok()?);
         let (stop, spans) = (CancellationToken::new(), SpanQueue::new(settings.sampler));
         let mut tasks = Vec::new();
         if settings.traces {
-            gateway.set_tracer(spans.clone());
             let counted = spans.clone();
             gateway.metrics().add_collector(move || counted.metric_families());
             let sending = exporter.clone().send_traces(spans.clone(), stop.clone());
@@ -84,7 +84,9 @@ impl TelemetryExport {
             let sending = exporter.send_metrics(collect_metrics, settings.interval, stop.clone());
             tasks.push(tokio::spawn(sending));
         }
+        let tracer = settings.traces.then(|| spans.clone() as Arc<dyn CallTracer>);
         let _ = self.0.set(RunningTelemetry { stop, tasks: Mutex::new(tasks), spans });
+        tracer
     }
 
     /// Send the rest, for as long as that may take.

@@ -4,9 +4,10 @@
 //! walk: look at what is on disk, load what is new or changed, put the next
 //! catalog together, publish it. What fails to load keeps its last good version.
 //!
-//! Nothing waits for a script: the configuration and its rules hold as soon as they
-//! are read, and scripts are loaded beside everything else ([`script_loading`]). The
-//! state is locked to look at it and to swap a part, never while something loads.
+//! Scripts are loaded beside everything else ([`script_loading`]). A configuration takes
+//! effect in one step with the scripts that changed with it; it waits for no other, and for
+//! those no longer than `limits.load`. The state is locked to look at it and to swap a
+//! part, never while something loads.
 
 mod cli_sources;
 mod effective_config;
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use moonlark_core::{Catalog, Module, Problem, Result, SourceLocation, Tool, Warning};
+use moonlark_gateway::gateway::{CallRecords, SnapshotUpdate};
 use moonlark_gateway::{Caller, Gateway};
 use moonlark_luau::LuauEngine;
 use moonlark_mcp_client::ClosePace;
@@ -30,6 +32,7 @@ use moonlark_server::{RequestAuthenticator, SessionVault};
 use moonlark_starlark::StarlarkEngine;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::apis::ApiSources;
@@ -89,8 +92,16 @@ pub struct Project {
     starlark_turns: Arc<ScriptLoadLimiter>,
 }
 
+/// A configuration that was read and is not in use yet.
+struct StagedConfig {
+    loaded: Arc<LoadedConfig>,
+    /// When the first change was read that is still to be put in force.
+    since: Instant,
+}
+
 struct ProjectState {
     loaded: Arc<LoadedConfig>,
+    staged: Option<StagedConfig>,
     /// Why the newest configuration is not in use.
     config_problems: Vec<Problem>,
     /// The text that has these problems, so that each version is reported once.
@@ -111,6 +122,13 @@ struct ProjectState {
     tools: Vec<Arc<Tool>>,
     /// What is wrong with the scripts and the configuration.
     problems: Vec<Problem>,
+}
+
+impl ProjectState {
+    /// The configuration that holds from the next publication on.
+    fn next_config(&self) -> &Arc<LoadedConfig> {
+        self.staged.as_ref().map_or(&self.loaded, |staged| &staged.loaded)
+    }
 }
 
 impl Project {
@@ -169,6 +187,7 @@ impl Project {
             passing_state,
             state: Mutex::new(ProjectState {
                 loaded: Arc::new(loaded),
+                staged: None,
                 config_problems: Vec::new(),
                 broken_config: None,
                 loading: true,
@@ -190,12 +209,9 @@ impl Project {
             starlark_turns: Arc::new(ScriptLoadLimiter::for_starlark()),
         };
         let mut state = project.state.lock();
-        project.gateway.set_admission_limits(state.loaded.config.limits.admission_limits());
         project.limit_script_memory(&state.loaded.config);
         let engine = project.luau.clone();
         project.gateway.metrics().add_collector(move || engine.memory_metrics());
-        project.gateway.set_policy(effective_policy::build_policy(&state.loaded));
-        project.gateway.set_identity(state.loaded.config.server.server_identity());
         learned_shapes_file::import_learned_shapes(&project.gateway, &state.loaded.state);
         project.compose_catalog(&mut state);
         drop(state);
@@ -215,7 +231,8 @@ impl Project {
         report
     }
 
-    /// Read the configuration again and put it in force, without waiting for any script.
+    /// Read the configuration again. It takes effect together with the scripts that changed
+    /// with it ([`script_loading`]), so that no call is judged by new rules on old tools.
     pub(crate) fn reload_config(&self) -> ReloadReport {
         let mut report = ReloadReport::default();
         let read = read_effective_config(self.explicit.as_deref(), &self.cwd, &self.more);
@@ -225,24 +242,16 @@ impl Project {
                 if let Some(folder) = &self.passing_state {
                     loaded.state = folder.path().to_owned();
                 }
-                self.gateway.set_admission_limits(loaded.config.limits.admission_limits());
-                self.limit_script_memory(&loaded.config);
-                self.gateway.set_policy(effective_policy::build_policy(&loaded));
-                self.gateway.set_identity(loaded.config.server.server_identity());
-                self.journaling.apply_config(&loaded);
-                self.auth.configure(loaded.config.server.auth.to_auth_settings());
-                if self.upstreams.is_connected() {
-                    self.upstreams.apply_config(&loaded, &self.gateway);
-                    self.apis.apply_config(&loaded, &self.upstreams.changed());
-                }
-                if *state.loaded != loaded || !state.config_problems.is_empty() {
-                    let file = loaded.path.as_deref().map(|path| display_path(&loaded.root, path));
-                    let file = file.unwrap_or_else(|| config_file::CONFIG_FILE_NAME.to_owned());
-                    report.changes.push(format!("{file} taken over"));
-                    state.loaded = Arc::new(loaded);
-                }
-                state.config_problems.clear();
+                let is_same = *state.loaded == loaded && state.staged.is_none();
+                let since = state.staged.as_ref().map_or_else(Instant::now, |it| it.since);
+                state.staged = Some(StagedConfig { loaded: Arc::new(loaded), since });
                 state.broken_config = None;
+                if is_same {
+                    self.put_config_in_force(&mut state, &mut report);
+                    self.compose_catalog(&mut state);
+                } else {
+                    self.request_disk_scan();
+                }
             }
             Err(RejectedConfig { errors: problems, .. }) => {
                 // Once for each version of the file, whatever else changes meanwhile.
@@ -256,10 +265,30 @@ impl Project {
                 }
                 state.broken_config = Some(text);
                 state.config_problems = problems;
+                self.compose_catalog(&mut state);
             }
         }
-        self.compose_catalog(&mut state);
         report
+    }
+
+    /// Make the staged configuration the one in use. Its rules and limits are published
+    /// with the catalog, by whoever holds the state.
+    fn put_config_in_force(&self, state: &mut ProjectState, report: &mut ReloadReport) {
+        let Some(StagedConfig { loaded, .. }) = state.staged.take() else { return };
+        self.limit_script_memory(&loaded.config);
+        self.journaling.apply_config(&loaded);
+        self.auth.configure(loaded.config.server.auth.to_auth_settings());
+        if self.upstreams.is_connected() {
+            self.upstreams.apply_config(&loaded, &self.gateway);
+            self.apis.apply_config(&loaded, &self.upstreams.changed());
+        }
+        if *state.loaded != *loaded || !state.config_problems.is_empty() {
+            let file = loaded.path.as_deref().map(|path| display_path(&loaded.root, path));
+            let file = file.unwrap_or_else(|| config_file::CONFIG_FILE_NAME.to_owned());
+            report.changes.push(format!("{file} taken over"));
+            state.loaded = loaded;
+        }
+        state.config_problems.clear();
     }
 
     /// The configuration file as it is, if it can be read at all.
@@ -336,7 +365,7 @@ impl Project {
     pub(crate) async fn start_journal_and_telemetry(&self) {
         let loaded = self.current_config();
         let gateway = self.gateway.clone();
-        self.telemetry.start_export(
+        let tracer = self.telemetry.start_export(
             &telemetry_options(&loaded.config.telemetry),
             &self.gateway,
             Box::new(move || {
@@ -344,10 +373,13 @@ impl Project {
                 Box::pin(async move { moonlark_server::collect_metrics(&gateway).await })
             }),
         );
+        let mut records = CallRecords { tracer, ..CallRecords::default() };
         if self.passing_state.is_none() {
             prepare_state_folder(&loaded.state);
-            self.journaling.start_recording(&loaded, &self.gateway);
+            let journal = self.journaling.open_records(&loaded);
+            (records.recorder, records.approvals) = (journal.recorder, journal.approvals);
         }
+        self.gateway.keep_records(records);
     }
 
     /// Write what the journal has yet to write, so that readers of its file see it.
@@ -468,8 +500,6 @@ impl Project {
             Err(problem) => problems.push(problem),
         }
         tools.extend(state.execute.iter().map(|(_, tool)| tool.clone()));
-        let artifacts = state.loaded.config.limits.artifacts.bytes();
-        self.gateway.artifacts().set_max_bytes(usize::try_from(artifacts).unwrap_or(usize::MAX));
         let libraries = (!state.loading).then(|| ScriptFileUseCounts::count_uses(&state.scripts));
         for (key, file) in &state.found {
             let problem = match key {
@@ -529,7 +559,8 @@ impl Project {
         warnings
     }
 
-    /// Put the next catalog together, and publish it if it says anything new.
+    /// Put the next catalog together, and publish it with the rules and limits of the same
+    /// configuration, all in one step, if anything of it is new.
     fn publish_catalog(&self, state: &ProjectState) {
         let (mut tools, mut problems) = (state.tools.clone(), state.problems.clone());
         let upstreams = self.upstreams.current_offerings();
@@ -575,9 +606,15 @@ impl Project {
             })
             && before.connecting_sources() == catalog.connecting_sources()
             && before.health() == catalog.health();
-        if !same_tools || !same_offers || before.problems() != catalog.problems() {
-            self.gateway.publish(catalog);
-        }
+        let is_same = same_tools && same_offers && before.problems() == catalog.problems();
+        let artifacts = usize::try_from(config.limits.artifacts.bytes());
+        self.gateway.publish(SnapshotUpdate {
+            catalog: (!is_same).then_some(catalog),
+            policy: Some(effective_policy::build_policy(&state.loaded)),
+            identity: Some(config.server.server_identity()),
+            admission: Some(config.limits.admission_limits()),
+            max_artifact_bytes: Some(artifacts.unwrap_or(usize::MAX)),
+        });
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use moonlark_core::record_id::RecordId;
 use moonlark_core::{Result, Value};
+use moonlark_gateway::gateway::CallRecords;
 use moonlark_gateway::{Caller, Gateway};
 use moonlark_journal::{
     ApprovalSettings, ApprovalStore, Journal, JournalReader, JournalSettings, JournalWatcher,
@@ -26,19 +27,21 @@ const POLLS_PER_INTERRUPTED_COUNT: u32 = 10;
 pub(crate) struct ProjectJournal(OnceLock<(Arc<Journal>, ApprovalStore)>);
 
 impl ProjectJournal {
-    /// Keep one from now on, if the configuration says so.
-    pub(crate) fn start_recording(&self, loaded: &LoadedConfig, gateway: &Gateway) {
+    /// Open one, if the configuration says so.
+    pub(crate) fn open_records(&self, loaded: &LoadedConfig) -> CallRecords {
         if !loaded.config.journal.enabled || self.0.get().is_some() {
-            return;
+            return CallRecords::default();
         }
-        match Journal::open(journal_settings(loaded)) {
-            Ok(journal) => {
-                let approvals = approval_store(loaded);
-                gateway.set_recorder(journal.clone());
-                gateway.set_approval_ledger(Arc::new(approvals.clone()));
-                let _ = self.0.set((journal, approvals));
-            }
-            Err(problem) => tracing::error!("{problem}"),
+        let opened = Journal::open(journal_settings(loaded));
+        let Ok(journal) = opened.inspect_err(|problem| tracing::error!("{problem}")) else {
+            return CallRecords::default();
+        };
+        let approvals = approval_store(loaded);
+        let _ = self.0.set((journal.clone(), approvals.clone()));
+        CallRecords {
+            recorder: Some(journal),
+            approvals: Some(Arc::new(approvals)),
+            ..CallRecords::default()
         }
     }
 
@@ -151,9 +154,9 @@ impl OrphanedRuns {
 
 /// As whoever began it: their rules hold.
 async fn resume_run(gateway: &Gateway, run: RecordId, caller: Caller) -> Result<()> {
-    let call = gateway.open_call_when_admitted(caller, None, None).await?;
+    let call = gateway.open_call_when_admitted(caller).await?;
     let args = Value::from_fields([("resume", run.to_string().into())]);
-    gateway.call_for_answer(&call, "execute", args).await.map(|_| ())
+    gateway.invoke(&call, "execute", args).await.map(|_| ())
 }
 
 /// To look at what is kept.

@@ -1,6 +1,8 @@
 //! Arguments as a client sent them that was listed portable schemas: their keys are
 //! put back, and what is wrong with them is said by the keys that it knows.
 
+use std::sync::Arc;
+
 use super::ArgumentKeys;
 use crate::problem::{Problem, ProblemCode};
 use crate::tool::Tool;
@@ -12,21 +14,21 @@ const PATHS_BEFORE: [&str; 2] = ["missing required parameter: ", "unknown parame
 const SUGGESTION_BEFORE: &str = " (did you mean ";
 
 /// Arguments of a tool some of whose keys are listed under other names.
-pub struct SentArguments<'a> {
-    tool: &'a Tool,
+pub struct SentArguments {
+    tool: Arc<Tool>,
     sent: Value,
 }
 
-impl<'a> SentArguments<'a> {
+impl SentArguments {
     /// Put the keys of `args` back; none if all are listed as they are.
-    pub fn restore(tool: &'a Tool, args: &mut Value) -> Option<SentArguments<'a>> {
+    pub fn restore(tool: &Arc<Tool>, args: &mut Value) -> Option<SentArguments> {
         let keys = &tool.portable_input().keys;
         if keys.is_empty() {
             return None;
         }
         let sent = args.clone();
         keys.restore_keys(args);
-        Some(SentArguments { tool, sent })
+        Some(SentArguments { tool: tool.clone(), sent })
     }
 
     /// The same Problem, with the keys that the client sent if it is about its arguments.

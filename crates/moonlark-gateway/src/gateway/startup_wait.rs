@@ -225,7 +225,7 @@ mod tests {
         let gateway =
             Gateway::new(listing(&["first"]).with_source_resources(Vec::new(), awaited), 10);
         gateway.begin_settling(Duration::from_secs(600));
-        let call = gateway.open_call(Caller::new("test"), None).unwrap();
+        let call = gateway.open_call(Caller::new("test")).unwrap();
         let nothing = || Value::Object(Default::default());
         assert_eq!(gateway.call(&call, "first", nothing()).await, Ok(Value::Int(2)));
         let mut search = pin!(gateway.call(&call, "search_docs", nothing()));
@@ -237,7 +237,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_there_yet_is_waited_for_and_what_is_there_is_not() {
         let gateway = Gateway::new(catalog(&["first"], true), 10);
-        let call = gateway.open_call(Caller::new("test"), None).unwrap();
+        let call = gateway.open_call(Caller::new("test")).unwrap();
         let nothing = || Value::Object(Default::default());
         assert_eq!(gateway.call(&call, "first", nothing()).await, Ok(Value::Int(2)));
         // A built-in one says what there is, so it waits for all; so do lists.

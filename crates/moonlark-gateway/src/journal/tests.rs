@@ -115,14 +115,14 @@ impl World {
             tool("read", CallEffects::READ_ONLY),
             tool("put", again),
         ];
-        let gateway = Gateway::new(Catalog::new(Arc::default(), tools, &[], vec![]), 10);
         let notes = Arc::new(notes);
-        gateway.set_recorder(notes.clone());
+        let catalog = Catalog::new(Arc::default(), tools, &[], vec![]);
+        let gateway = Gateway::builder(catalog).records(CallRecords { recorder: Some(notes.clone()), ..CallRecords::default() }).build();
         World { gateway, notes, made }
     }
 
     fn root(&self) -> Call {
-        self.gateway.open_call(Caller::new("test"), None).unwrap()
+        self.gateway.open_call(Caller::new("test")).unwrap()
     }
 
     /// As a run's script that calls something at `place`.

@@ -52,7 +52,7 @@ async fn calls_are_counted_by_source_and_outcome_and_so_are_those_that_never_beg
         tool("b.lua", "bad", bad),
         tool("b.lua", "endless", endless),
     ]);
-    let call = gateway.open_call(Caller::new("rest"), None).unwrap();
+    let call = gateway.open_call(Caller::new("rest")).unwrap();
     for name in ["fine", "also", "bad"] {
         let _ = gateway.call(&call, name, Value::Object(Default::default())).await;
     }
@@ -75,7 +75,7 @@ async fn a_source_that_is_loaded_again_goes_on_counting() {
     let body = || ToolBody::from_fn(|_, _| Ok(Value::Null));
     let gateway = gateway(vec![tool("a.lua", "fine", body())]);
     for _ in 0..2 {
-        let call = gateway.open_call(Caller::new("rest"), None).unwrap();
+        let call = gateway.open_call(Caller::new("rest")).unwrap();
         gateway.call(&call, "fine", Value::Object(Default::default())).await.unwrap();
         let again = vec![tool("a.lua", "fine", body())];
         gateway.publish(Catalog::new(Arc::default(), again, &[], vec![]));

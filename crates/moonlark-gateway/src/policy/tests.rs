@@ -42,7 +42,7 @@ fn upstream(name: &str, effects: CallEffects) -> Tool {
 fn gateway(tools: Vec<Tool>, rules: Vec<RuleTerms>) -> Gateway {
     let tools = tools.into_iter().map(Arc::new).collect();
     let gateway = Gateway::new(Catalog::new(Arc::default(), tools, &[], Vec::new()), 100);
-    gateway.set_policy(policy(rules));
+    gateway.publish(policy(rules));
     gateway
 }
 
@@ -64,7 +64,7 @@ fn names(gateway: &Gateway, caller: &Caller) -> Vec<String> {
 }
 
 async fn call(gateway: &Gateway, caller: &Caller, name: &str) -> Result<Value> {
-    let call = gateway.open_call(caller.clone(), None)?;
+    let call = gateway.open_call(caller.clone())?;
     gateway.call(&call, name, Value::Object(Default::default())).await
 }
 
@@ -110,8 +110,8 @@ async fn a_denied_tool_is_not_there_under_any_of_its_names() {
 async fn a_tool_that_was_come_by_otherwise_is_denied_as_well() {
     let gateway = gateway(tools(), vec![deny(&["jira.delete_*"])]);
     let found = gateway.catalog().find_tool("jira.delete_issue").unwrap().clone();
-    let call = gateway.open_call(nobody(), None).unwrap();
-    let problem = gateway.call_tool(&call, &found, Value::Null).await.unwrap_err();
+    let call = gateway.open_call(nobody()).unwrap();
+    let problem = gateway.invoke(&call, &found, Value::Null).await.unwrap_err();
     assert_eq!(problem.code, ProblemCode::NotFound);
 }
 
@@ -167,7 +167,7 @@ fn what_a_caller_may_not_reach_stays_so_whatever_the_rules_say() {
 
     // Rules take away of what is left, and give nothing back.
     let allow = RuleTerms { callers: list(&["ci"]), ..RuleTerms::default() };
-    gateway.set_policy(policy(vec![deny(&["jira.search"]), allow]));
+    gateway.publish(policy(vec![deny(&["jira.search"]), allow]));
     assert_eq!(seen("ci"), ["jira.get"]);
     let report = gateway.catalog().find_tool("report").unwrap().clone();
     assert_eq!(
@@ -188,7 +188,7 @@ fn callers_of_one_class_share_a_catalog_and_others_do_not() {
     assert!(Arc::ptr_eq(&of("alice"), &gateway.catalog_for(&nobody())));
     assert!(!Arc::ptr_eq(&of("ci"), &of("alice")));
     assert_eq!((of("ci").tools().len(), of("alice").tools().len()), (2, 4));
-    gateway.set_policy(CallPolicy::default());
+    gateway.publish(CallPolicy::default());
     assert!(Arc::ptr_eq(&of("ci"), &gateway.catalog()));
 }
 
@@ -197,12 +197,12 @@ async fn who_listens_hears_of_new_rules_once() {
     let gateway = gateway(tools(), vec![]);
     let mut changes = gateway.subscribe();
     changes.mark_unchanged();
-    gateway.set_policy(policy(vec![]));
+    gateway.publish(policy(vec![]));
     assert!(!changes.has_changed().unwrap());
-    gateway.set_policy(policy(vec![deny(&["jira.*"])]));
+    gateway.publish(policy(vec![deny(&["jira.*"])]));
     assert!(changes.has_changed().unwrap());
     changes.mark_unchanged();
-    gateway.set_policy(policy(vec![deny(&["jira.*"])]));
+    gateway.publish(policy(vec![deny(&["jira.*"])]));
     assert!(!changes.has_changed().unwrap());
 }
 
@@ -245,13 +245,13 @@ async fn both_variants_of_a_tool_are_one_tool() {
     };
     let gateway = gateway(vec![both], vec![once]);
     let raw = gateway.catalog().find_tool("jira.search").unwrap().raw.clone().unwrap();
-    let opened = gateway.open_call(nobody(), None).unwrap();
-    assert!(gateway.call_tool(&opened, &raw, Value::Null).await.is_ok());
+    let opened = gateway.open_call(nobody()).unwrap();
+    assert!(gateway.invoke(&opened, &raw, Value::Null).await.is_ok());
     let refused = call(&gateway, &nobody(), "jira.search").await.unwrap_err();
     assert_eq!(refused.code, ProblemCode::RateLimited);
-    gateway.set_policy(policy(vec![deny(&["jira.search"])]));
-    let opened = gateway.open_call(nobody(), None).unwrap();
-    let gone = gateway.call_tool(&opened, &raw, Value::Null).await.unwrap_err();
+    gateway.publish(policy(vec![deny(&["jira.search"])]));
+    let opened = gateway.open_call(nobody()).unwrap();
+    let gone = gateway.invoke(&opened, &raw, Value::Null).await.unwrap_err();
     assert_eq!(gone.code, ProblemCode::NotFound);
 }
 
@@ -261,7 +261,7 @@ async fn who_is_refused_is_told_when_to_try_again_and_by_which_rule() {
     let gateway = gateway(tools(), vec![rule.clone()]);
     assert!(call(&gateway, &nobody(), "report").await.is_ok());
     // Other rules around it do not make it forget.
-    gateway.set_policy(policy(vec![deny(&["jira.*"]), rule]));
+    gateway.publish(policy(vec![deny(&["jira.*"]), rule]));
     let problem = call(&gateway, &nobody(), "report").await.unwrap_err();
     assert_eq!(problem.code, ProblemCode::RateLimited);
     assert_eq!(problem.message, "tool 'report' may be called 1/min, which is used up");
@@ -391,9 +391,9 @@ async fn answers_are_kept_of_tools_that_only_read_and_for_their_caller() {
             let answered = call(&gateway, caller, tool).await;
             assert_eq!(answered, Ok(Value::Int(expected)), "{per:?} {tool}");
         }
-        let call = gateway.open_call(a.clone(), None).unwrap();
+        let call = gateway.open_call(a.clone()).unwrap();
         let other = Value::from_fields([("other", Value::Int(1))]);
-        let answered = gateway.call_for_answer(&call, "read", other).await;
+        let answered = gateway.invoke(&call, "read", other).await;
         assert_ne!(answered, Ok(ToolAnswer::Value(Value::Int(0))), "other arguments, other answer");
     }
 }

@@ -67,7 +67,7 @@ impl CallTracer for Seen {
 }
 
 /// A tool that calls another twice, at the same time, and asks a server.
-fn gateway() -> Gateway {
+fn gateway(seen: Option<&Arc<Seen>>) -> Gateway {
     let source = Arc::new(Source { kind: SourceKind::Script, name: "a".to_owned() });
     let inner = ToolBody::from_async_fn(|_, _| async {
         tokio::task::yield_now().await;
@@ -98,19 +98,20 @@ fn gateway() -> Gateway {
     let strict = Schema::compile(strict.as_object().unwrap().clone()).unwrap();
     let strict = Tool::new("strict", source.clone(), strict, ToolBody::from_fn(|_, args| Ok(args)));
     let tools = vec![tool("inner", inner), tool("outer", outer), Arc::new(strict)];
-    Gateway::new(Catalog::new(Arc::default(), tools, &[], vec![]), 10)
+    let tracer = seen.map(|it| it.clone() as Arc<dyn CallTracer>);
+    Gateway::builder(Catalog::new(Arc::default(), tools, &[], vec![])).records(CallRecords { tracer, ..CallRecords::default() }).build()
 }
 
 async fn outer(gateway: &Gateway, trace: Option<TraceContext>) -> Value {
-    let call = gateway.open_call(Caller::new("rest"), None).unwrap();
+    let call = gateway.open_call(Caller::new("rest")).unwrap();
     let call = call.with_trace(trace);
     gateway.call(&call, "outer", Value::Object(Default::default())).await.unwrap()
 }
 
 #[tokio::test]
 async fn calls_and_requests_are_below_the_call_that_makes_them_in_the_trace_that_came_in() {
-    let (gateway, seen) = (gateway(), Arc::new(Seen::default()));
-    gateway.set_tracer(seen.clone());
+    let seen = Arc::new(Seen::default());
+    let gateway = gateway(Some(&seen));
     let came_in = TraceContext::parse(PARENT, Some("a=1")).unwrap();
     let handed_on = outer(&gateway, Some(came_in.clone())).await;
     let spans = seen.spans.lock().clone();
@@ -130,14 +131,14 @@ async fn calls_and_requests_are_below_the_call_that_makes_them_in_the_trace_that
 #[tokio::test]
 async fn with_nobody_to_tell_a_trace_is_handed_on_as_it_came() {
     let came_in = TraceContext::parse(PARENT, None);
-    assert_eq!(outer(&gateway(), came_in).await, Value::from(PARENT));
-    assert_eq!(outer(&gateway(), None).await, Value::Null);
+    assert_eq!(outer(&gateway(None), came_in).await, Value::from(PARENT));
+    assert_eq!(outer(&gateway(None), None).await, Value::Null);
 }
 
 #[tokio::test]
 async fn what_is_not_kept_is_not_told_and_handed_on_as_such() {
-    let (gateway, seen) = (gateway(), Arc::new(Seen { unless: true, ..Seen::default() }));
-    gateway.set_tracer(seen.clone());
+    let seen = Arc::new(Seen { unless: true, ..Seen::default() });
+    let gateway = gateway(Some(&seen));
     let handed_on = outer(&gateway, None).await;
     assert!(handed_on.as_str().unwrap().ends_with("-00"), "{handed_on:?}");
     assert!(seen.spans.lock().is_empty());
@@ -145,9 +146,9 @@ async fn what_is_not_kept_is_not_told_and_handed_on_as_such() {
 
 #[tokio::test]
 async fn a_call_that_is_refused_is_told_too() {
-    let (gateway, seen) = (gateway(), Arc::new(Seen::default()));
-    gateway.set_tracer(seen.clone());
-    let call = gateway.open_call(Caller::new("rest"), None).unwrap();
+    let seen = Arc::new(Seen::default());
+    let gateway = gateway(Some(&seen));
+    let call = gateway.open_call(Caller::new("rest")).unwrap();
     let refused = gateway.call(&call, "strict", Value::Object(Default::default())).await;
     assert!(refused.is_err());
     let spans = seen.spans.lock().clone();

@@ -7,7 +7,7 @@ use moonlark_core::schema::Schema;
 use moonlark_core::tool::{BoxFuture, Source, SourceKind, Tool};
 use moonlark_core::{Catalog, Module, Result, Value};
 use moonlark_gateway::call_client::{CallClient, ClientQuestion, RequestEnvelope};
-use moonlark_gateway::gateway::StartedCall;
+use moonlark_gateway::gateway::CallOptions;
 use moonlark_gateway::tool_body::ToolBody;
 use moonlark_gateway::{Caller, Gateway};
 use serde_json::{Value as Json, json};
@@ -51,10 +51,7 @@ async fn ask(function: &str, args: Json, answer: Json) -> (String, Vec<Json>) {
     let body = ToolBody::from_async_fn(move |call, args| {
         let tool = function.tool.clone();
         async move {
-            match call.gateway().start_tool(&call, &tool, args) {
-                StartedCall::Done(result) => result,
-                StartedCall::Running(future) => future.await,
-            }
+            call.gateway().call(&call, &tool, args).await
         }
     });
     let source = Arc::new(Source { kind: SourceKind::Script, name: "test.luau".into() });
@@ -62,8 +59,8 @@ async fn ask(function: &str, args: Json, answer: Json) -> (String, Vec<Json>) {
     let script = Arc::new(Tool::new("script", source, schema, body));
     let gateway = Gateway::new(Catalog::new(Arc::new(modules), vec![script], &[], vec![]), 10);
     let client = Arc::new(Fake { answer, asked: Mutex::default() });
-    let call =
-        gateway.open_call_for_client(Caller::new("mcp"), Some(client.clone()), None).unwrap();
+    let options = CallOptions::from(Caller::new("mcp")).with_client(Some(client.clone()));
+    let call = gateway.open_call(options).unwrap();
     let ended = gateway.call(&call, "script", Value::from_json(args).unwrap()).await;
     let ended = match ended {
         Ok(value) => value.to_json_lossy().to_string(),

@@ -126,8 +126,15 @@ impl HttpExchange {
     ) -> Result<Result<Response, reqwest::Error>> {
         let allowed = self.call.grants().check_url(self.what, &request.url)?;
         let client = http_client::client_for_reach(self.call.grants(), self.what, &allowed).await?;
-        let mut message = reqwest::Request::new(request.method.clone(), allowed.url().clone());
-        *message.headers_mut() = request.headers.clone();
+        // Credentials in the address become a header.
+        let message = client
+            .request(request.method.clone(), allowed.url().clone())
+            .headers(request.headers.clone())
+            .build();
+        let message = match message {
+            Ok(message) => message,
+            Err(error) => return Ok(Err(error)),
+        };
         let started = Instant::now();
         let body = request.body.clone().unwrap_or_default();
         let outcome = send_with_body(&client, message, body).await;

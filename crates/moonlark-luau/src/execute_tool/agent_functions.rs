@@ -228,7 +228,7 @@ pub(crate) fn add_agent_functions(
 
 fn call_host_tool(call: Call, tool: &Arc<Tool>, args: Value) -> BoxFuture<Result<Value>> {
     let tool = tool.clone();
-    Box::pin(async move { call.gateway().call_host_function(&call, &tool, args).await })
+    Box::pin(async move { call.gateway().call(&call, &tool, args).await })
 }
 
 /// `artifact`, as the gateway has functions of the host.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::{ProblemCode, Value};
 use moonlark_gateway::call::CallEventSink;
+use moonlark_gateway::gateway::CallOptions;
 use moonlark_gateway::{CallEvent, Caller};
 use parking_lot::Mutex;
 
@@ -376,7 +377,9 @@ async fn logged(body: &str) -> (String, Vec<String>) {
             heard.lock().push(message);
         }
     });
-    let call = gateway.open_call(Caller::new("cli"), Some(events)).unwrap();
+    let call = gateway
+        .open_call(CallOptions::from(Caller::new("cli")).with_events(Some(events)))
+        .unwrap();
     let answer = gateway.call(&call, &tool.name, Value::Object(Default::default())).await;
     let answer = match answer {
         Ok(value) => value.to_json_lossy().to_string(),

@@ -76,9 +76,9 @@ async fn forms_text_and_bytes_are_sent_as_such() {
 
     let binary = takes("application/octet-stream", json!({"type": "string", "format": "binary"}));
     let world = World::one(&server, "post", "/p", binary);
-    let call = world.gateway.open_call(Caller::new("test"), None).unwrap();
+    let call = world.gateway.open_call(Caller::new("test")).unwrap();
     let args = Value::from_fields([("body", Value::Bytes(vec![0, 159, 146, 150]))]);
-    world.gateway.call_tool(&call, &world.tools["api.op"], args).await.unwrap();
+    world.gateway.invoke(&call, &world.tools["api.op"], args).await.unwrap();
     assert_eq!(server.last().body.as_ref(), [0, 159, 146, 150]);
 }
 

@@ -186,7 +186,7 @@ async fn watch_resources(
 ) {
     while !uris.is_empty() {
         // All in one call's place: they are one request.
-        if let Ok(call) = gateway.open_call_when_admitted(caller.clone(), None, None).await {
+        if let Ok(call) = gateway.open_call_when_admitted(caller.clone()).await {
             let watch = async |uri: String| {
                 let lease = tokio::time::timeout(WATCH_TIMEOUT, watch_resource(&call, &uri)).await;
                 Some((uri, lease.ok()?.ok()?))
@@ -222,7 +222,7 @@ pub(super) async fn watch_resource(call: &Call, uri: &str) -> Result<WatchLease,
         "lease": lease.number(),
     });
     let asked =
-        async { call.gateway().call_tool(call, &offers.door, Value::from_json(request)?).await };
+        async { call.gateway().invoke(call, &offers.door, Value::from_json(request)?).await };
     asked.await.map_err(error_from_problem)?;
     Ok(lease)
 }
@@ -346,7 +346,7 @@ mod tests {
         let notes = Arc::new(Notes::default());
         let gateway = gateway(&notes);
         let noted = || std::mem::take(&mut *notes.0.lock());
-        let call = gateway.open_call(Caller::new("mcp"), None).unwrap();
+        let call = gateway.open_call(Caller::new("mcp")).unwrap();
 
         let lease = watch_resource(&call, "mcp://a/yes").await.ok().unwrap();
         let number = lease.number();
@@ -382,7 +382,7 @@ mod tests {
         let gateway = gateway(&notes);
         let uris = ["mcp://a/yes", "mcp://a/no", "mcp://b/any", "mcp://a/yes"];
         // As many calls as there may be are in progress.
-        let _call = gateway.open_call(Caller::new("mcp"), None).unwrap();
+        let _call = gateway.open_call(Caller::new("mcp")).unwrap();
         let accepted = accepted_filter(&gateway, &Caller::new("mcp"), &filter(&uris));
         assert_eq!(accepted, filter(&["mcp://a/yes", "mcp://a/no"]));
         let many: Vec<String> =

@@ -15,6 +15,7 @@ use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode, Result, Tool, Value};
 use moonlark_gateway::call::CallEventSink;
 use moonlark_gateway::call_client::CallClient;
+use moonlark_gateway::gateway::CallOptions;
 use moonlark_gateway::{CallEvent, Caller, Gateway};
 use rmcp::RoleServer;
 use rmcp::model::{CustomRequest, ServerRequest};
@@ -69,13 +70,14 @@ pub(crate) async fn run_call(
     let (client, questions) = McpCaller::new(context.clone(), session.clone(), sequel, wants.level);
     let (listen, events) = (!wants.is_empty()).then(event_channel).unzip();
     let client = Some(Arc::new(client) as Arc<dyn CallClient>);
-    let call = gateway.open_call_when_admitted(caller, client, listen).await?;
+    let options = CallOptions::from(caller).with_client(client).with_events(listen);
+    let call = gateway.open_call_when_admitted(options).await?;
     let call = call.with_trace(request_trace::trace_from_request(&context));
     let gateway = gateway.clone();
     let running = Box::pin(async move {
         match callee {
-            McpCallee::Named(name) => gateway.call_for_answer(&call, &name, args).await,
-            McpCallee::Door(tool) => gateway.call_tool(&call, &tool, args).await,
+            McpCallee::Named(name) => gateway.invoke(&call, &name, args).await,
+            McpCallee::Door(tool) => gateway.invoke(&call, &tool, args).await,
         }
     });
     let conversation = ResumableCall { running, events, questions, open: Vec::new(), asked: 0 };

@@ -9,7 +9,8 @@ use moonlark_core::module::{Module, ModuleFunction, ScriptLanguage};
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Problem, ProblemCode, Result, Tool};
 use moonlark_gateway::Call;
-use moonlark_gateway::gateway::StartedCall;
+use moonlark_core::content::ToolAnswer;
+use moonlark_gateway::gateway::Invocation;
 use starlark::environment::{Globals, GlobalsBuilder, LibraryExtension};
 use starlark::eval::{Arguments, Evaluator};
 use starlark::values::none::NoneType;
@@ -178,9 +179,9 @@ impl StarlarkHostFunction {
         if !self.pure {
             return session.link.ask_engine(&WorkerReport::Host { function: self.id, args });
         }
-        match session.call.gateway().start_tool(&session.call, &self.tool, args) {
-            StartedCall::Done(result) => result,
-            StartedCall::Running(_) => Err(Problem::internal("a pure function waits")),
+        match session.call.gateway().invoke(&session.call, &self.tool, args) {
+            Invocation::Done(result) => result.map(ToolAnswer::into_plain_value),
+            Invocation::Running(_) => Err(Problem::internal("a pure function waits")),
         }
     }
 }

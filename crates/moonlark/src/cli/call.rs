@@ -6,6 +6,7 @@ use clap::Args;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode, Result, Value};
 use moonlark_gateway::call::CallEventSink;
+use moonlark_gateway::gateway::CallOptions;
 use moonlark_gateway::{CallEvent, Caller, Gateway, LogLevel};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -91,7 +92,7 @@ impl CallArgs {
             None => Object::new(),
         };
         let args = self.params.read_arguments(args, tool)?;
-        let call = gateway.open_call(caller, Some(event_printer(global)))?;
+        let call = gateway.open_call(CallOptions::from(caller).with_events(Some(event_printer(global))))?;
         let value = gateway.call(&call, &self.tool, Value::Object(args)).await?;
         // Found out here, so that it is reported like any other Problem.
         value.encode_json("result")?;

@@ -35,7 +35,7 @@ impl GetArgs {
     }
 
     pub(crate) async fn run_in(self, project: &Arc<Project>, global: &GlobalArgs) -> CommandResult {
-        let call = project.gateway.open_call(Caller::new("cli"), None)?;
+        let call = project.gateway.open_call(Caller::new("cli"))?;
         let mut args = Object::new();
         args.insert("id".to_owned(), self.id.into());
         args.extend(self.section.map(|section| ("section".to_owned(), Value::from(section))));

@@ -215,7 +215,7 @@ async fn explain_words(gateway: &Gateway, words: &str) -> Result<String> {
     if !name.is_empty() {
         args.insert(name.to_owned(), value);
     }
-    let call = gateway.open_call(Caller::new("cli"), None)?;
+    let call = gateway.open_call(Caller::new("cli"))?;
     match gateway.call(&call, tool, Value::Object(args)).await? {
         Value::Str(text) => Ok(text),
         other => super::pretty_json(&other),

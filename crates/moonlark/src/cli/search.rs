@@ -108,7 +108,7 @@ impl SearchArgs {
         if self.explain {
             set("explain", true.into());
         }
-        let call = gateway.open_call(Caller::new("cli"), None)?;
+        let call = gateway.open_call(Caller::new("cli"))?;
         gateway.call(&call, "search", Value::Object(args)).await
     }
 }

@@ -64,7 +64,7 @@ impl SearchToolsArgs {
 
     /// The same as data: one object for each function.
     async fn find_functions(self, gateway: &Gateway) -> Result<Vec<DescribedFunction>> {
-        let call = gateway.open_call(Caller::new("cli"), None)?;
+        let call = gateway.open_call(Caller::new("cli"))?;
         let query = self.query.join(" ");
         let usual = if query.trim().is_empty() { usize::MAX } else { DEFAULT_RESULT_COUNT };
         let limit = self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usual);
@@ -81,7 +81,7 @@ impl SearchToolsArgs {
             args.extend(self.limit.map(|limit| ("limit".to_owned(), Value::Int(limit))));
         }
         args.extend(self.source.map(|source| ("source".to_owned(), Value::from(source))));
-        let call = gateway.open_call(Caller::new("cli"), None)?;
+        let call = gateway.open_call(Caller::new("cli"))?;
         gateway.call(&call, tool, Value::Object(args)).await
     }
 }

@@ -145,7 +145,7 @@ async fn call_tool(project: &Project, tool: &Arc<Tool>, args: Object) -> Result<
         &crate::builtin::REPLACEABLE_TOOL_NAMES,
         Vec::new(),
     ));
-    let call = project.gateway.open_call(Caller::new("cli"), None)?;
+    let call = project.gateway.open_call(Caller::new("cli"))?;
     pretty_json(&project.gateway.call(&call, &tool.name, Value::Object(args)).await?)
 }
 

@@ -5,6 +5,10 @@
 //! One that takes long holds up neither the others nor the configuration, and a newer
 //! version of it ends the load of the older. Only the one future that has
 //! [`ScriptLoadJobs`] starts loads and takes their results.
+//!
+//! A configuration that was read is staged. It and the scripts that changed with it are
+//! taken over together, so that rules and tools that belong together take effect in one
+//! step. Loads that were under way before are not waited for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
@@ -52,6 +56,16 @@ pub(super) struct ScriptLoadJobs {
     running: BTreeMap<ScriptKey, ScriptLoadJob>,
     tasks: JoinSet<FinishedScriptLoad>,
     started: u64,
+    /// What the last look at the disk found, until it is taken over.
+    listing: Option<ScriptListing>,
+    /// Results that take effect together with the staged configuration.
+    held: Vec<FinishedScriptLoad>,
+}
+
+/// The scripts there are, in order, with their files, and what is wrong with the folders.
+struct ScriptListing {
+    found: Vec<(ScriptKey, String)>,
+    problems: Vec<Problem>,
 }
 
 /// One load, and what it was started for.
@@ -60,6 +74,8 @@ struct ScriptLoadJob {
     version: ScriptLoadVersion,
     /// The disk was looked at while it ran: a file that it had read may be another now.
     is_outdated: bool,
+    /// The staged configuration waits for its result.
+    is_awaited: bool,
     task: AbortHandle,
 }
 
@@ -135,24 +151,34 @@ impl Project {
             + self.current_config().config.limits.load.to_duration() * LOAD_WAIT_FACTOR;
         loop {
             let mut report = self.start_loads(&mut jobs).await;
-            let mut outdated = false;
+            let mut outdated = self.take_over_when_ready(&mut jobs, &mut report);
             let mut publish_at = Instant::now() + PUBLISH_INTERVAL;
             let again = loop {
                 if jobs.running.is_empty() {
                     break outdated;
                 }
-                let is_first = self.state.lock().loading;
+                let (is_first, staged_until) = {
+                    let state = self.state.lock();
+                    let load = state.next_config().config.limits.load.to_duration();
+                    (state.loading, state.staged.as_ref().map(|staged| staged.since + load))
+                };
                 tokio::select! {
                     () = self.look_again.notified() => break true,
                     finished = jobs.tasks.join_next() => {
                         match finished {
                             Some(Ok(finished)) => {
-                                outdated |= self.take_over_load(&mut jobs, finished, &mut report);
+                                jobs.hold_result(finished);
+                                outdated |= self.take_over_when_ready(&mut jobs, &mut report);
                             }
                             // What was aborted has no result.
                             Some(Err(_)) => {}
                             None => jobs.running.clear(),
                         }
+                    }
+                    // A script that keeps changing holds no rule up for longer.
+                    () = sleep_until_some(staged_until), if staged_until.is_some() => {
+                        jobs.running.values_mut().for_each(|job| job.is_awaited = false);
+                        outdated |= self.take_over_when_ready(&mut jobs, &mut report);
                     }
                     () = tokio::time::sleep_until(publish_at) => {
                         self.compose_catalog(&mut self.state.lock());
@@ -211,18 +237,15 @@ impl Project {
                 connectors: state.connectors.clone(),
                 agents: state.agents.clone(),
             };
-            (state.loaded.clone(), known)
+            (state.next_config().clone(), known)
         };
         let config = loaded.clone();
         // Disks may be slow, and folders large.
         let looking = tokio::task::spawn_blocking(move || scan_disk(&config, &known));
         let Ok(look) = looking.await else { return ReloadReport::default() };
-        let mut report = ReloadReport::default();
-        let mut state = self.state.lock();
-        state.found = look.found.iter().map(|it| (it.key.clone(), it.found.file.clone())).collect();
-        state.folder_problems = look.problems;
-        forget_removed_scripts(&mut state, &mut report);
-        drop(state);
+        let found = look.found.iter().map(|it| (it.key.clone(), it.found.file.clone())).collect();
+        jobs.listing = Some(ScriptListing { found, problems: look.problems });
+        let is_awaited = *self.current_config() != *loaded;
         let mut left = std::mem::take(&mut jobs.running);
         for ScannedScript { key, found, changed } in look.found {
             let running = left.remove(&key);
@@ -233,14 +256,14 @@ impl Project {
                 }
                 (running, Some(version)) => {
                     running.inspect(|job| job.task.abort());
-                    self.start_load(jobs, key, found, version, loaded.clone());
+                    self.start_load(jobs, key, found, version, loaded.clone(), is_awaited);
                 }
                 // It was changed back.
                 (running, None) => drop(running.inspect(|job| job.task.abort())),
             }
         }
         left.values().for_each(|job| job.task.abort());
-        report
+        ReloadReport::default()
     }
 
     fn start_load(
@@ -250,6 +273,7 @@ impl Project {
         found: DiscoveredScript,
         version: ScriptLoadVersion,
         loaded: Arc<LoadedConfig>,
+        is_awaited: bool,
     ) {
         jobs.started += 1;
         let number = jobs.started;
@@ -259,65 +283,30 @@ impl Project {
             let loaded = loading.await;
             FinishedScriptLoad { key: its_key, number, found, fingerprint, loaded }
         });
-        jobs.running.insert(key, ScriptLoadJob { number, version, is_outdated: false, task });
+        jobs.running.insert(key, ScriptLoadJob { number, version, is_outdated: false, is_awaited, task });
     }
 
-    /// Take the result of a load over, if it is still wanted. Whether the disk has to be
-    /// looked at again.
-    fn take_over_load(
-        &self,
-        jobs: &mut ScriptLoadJobs,
-        load: FinishedScriptLoad,
-        report: &mut ReloadReport,
-    ) -> bool {
-        if jobs.running.get(&load.key).is_none_or(|job| job.number != load.number) {
+    /// Take over what was found and loaded, and the staged configuration with it, unless
+    /// that still waits for a script. Whether the disk has to be looked at again.
+    fn take_over_when_ready(&self, jobs: &mut ScriptLoadJobs, report: &mut ReloadReport) -> bool {
+        let mut state = self.state.lock();
+        let has_new_config = state.staged.is_some();
+        if has_new_config && jobs.running.values().any(|job| job.is_awaited) {
             return false;
         }
-        let job = jobs.running.remove(&load.key);
-        let mut state = self.state.lock();
-        // What it may do was decided by a configuration that no longer holds.
-        if scripts::script_fingerprint(&load.found, &state.loaded.config) != load.fingerprint {
-            return true;
+        self.put_config_in_force(&mut state, report);
+        if let Some(listing) = jobs.listing.take() {
+            (state.found, state.folder_problems) = (listing.found, listing.problems);
+            forget_removed_scripts(&mut state, report);
         }
-        let (was_there, works, problem) = match (load.key, load.loaded) {
-            (ScriptKey::Script(path), LoadedScriptEntry::Script(mut entry)) => {
-                let old = state.scripts.get(&path);
-                let was_there = old.is_some();
-                // One that loads and misses a value is there, and says so when it is called.
-                let is_broken = entry.problem.is_some() && entry.tools.is_empty();
-                if let Some(old) = old.filter(|_| is_broken) {
-                    // The last good version stays.
-                    entry.tools.clone_from(&old.tools);
-                }
-                let works = is_broken && !entry.tools.is_empty();
-                let problem = entry.problem.clone();
-                state.scripts.insert(path, Arc::new(entry));
-                (was_there, works, problem)
-            }
-            (ScriptKey::Agent(path), LoadedScriptEntry::Agent(entry)) => {
-                let old = state.agents.get(&path).cloned();
-                let entry = entry.with_last_good(old.as_deref());
-                let (works, problem) = (entry.has_working_version(), entry.problem().cloned());
-                state.agents.insert(path, Arc::new(entry));
-                (old.is_some(), works, problem)
-            }
-            (ScriptKey::Connector(name), LoadedScriptEntry::Connector(entry)) => {
-                let old = state.connectors.get(&name).cloned();
-                let entry = entry.with_last_good(old.as_deref());
-                let (works, problem) = (entry.has_working_version(), entry.problem().cloned());
-                state.connectors.insert(name, Arc::new(entry));
-                (old.is_some(), works, problem)
-            }
-            _ => return false,
-        };
-        match problem {
-            Some(problem) => {
-                report.problems.push(ReloadProblem { problem, last_good_stays: works });
-            }
-            None if was_there => report.changes.push(format!("{} changed", load.found.file)),
-            None => report.changes.push(format!("{} added", load.found.file)),
+        let mut outdated = false;
+        for load in std::mem::take(&mut jobs.held) {
+            outdated |= take_over_load(&mut state, jobs, load, report);
         }
-        job.is_some_and(|job| job.is_outdated)
+        if has_new_config {
+            self.compose_catalog(&mut state);
+        }
+        outdated
     }
 
     /// Load one script. A panic on the way is a Problem of that script.
@@ -364,6 +353,81 @@ impl Project {
             };
             let loading = AssertUnwindSafe(turns.run_load(load)).catch_unwind();
             loading.await.unwrap_or_else(|_| panicked_load(&found, fingerprint, &loaded))
+        }
+    }
+}
+
+/// Take the result of a load over, if it is still wanted. Whether the disk has to be
+/// looked at again.
+fn take_over_load(
+    state: &mut ProjectState,
+    jobs: &mut ScriptLoadJobs,
+    load: FinishedScriptLoad,
+    report: &mut ReloadReport,
+) -> bool {
+    if jobs.running.get(&load.key).is_none_or(|job| job.number != load.number) {
+        return false;
+    }
+    let job = jobs.running.remove(&load.key);
+    // What it may do was decided by a configuration that no longer holds.
+    if scripts::script_fingerprint(&load.found, &state.loaded.config) != load.fingerprint {
+        return true;
+    }
+    let (was_there, works, problem) = match (load.key, load.loaded) {
+        (ScriptKey::Script(path), LoadedScriptEntry::Script(mut entry)) => {
+            let old = state.scripts.get(&path);
+            let was_there = old.is_some();
+            // One that loads and misses a value is there, and says so when it is called.
+            let is_broken = entry.problem.is_some() && entry.tools.is_empty();
+            if let Some(old) = old.filter(|_| is_broken) {
+                // The last good version stays.
+                entry.tools.clone_from(&old.tools);
+            }
+            let works = is_broken && !entry.tools.is_empty();
+            let problem = entry.problem.clone();
+            state.scripts.insert(path, Arc::new(entry));
+            (was_there, works, problem)
+        }
+        (ScriptKey::Agent(path), LoadedScriptEntry::Agent(entry)) => {
+            let old = state.agents.get(&path).cloned();
+            let entry = entry.with_last_good(old.as_deref());
+            let (works, problem) = (entry.has_working_version(), entry.problem().cloned());
+            state.agents.insert(path, Arc::new(entry));
+            (old.is_some(), works, problem)
+        }
+        (ScriptKey::Connector(name), LoadedScriptEntry::Connector(entry)) => {
+            let old = state.connectors.get(&name).cloned();
+            let entry = entry.with_last_good(old.as_deref());
+            let (works, problem) = (entry.has_working_version(), entry.problem().cloned());
+            state.connectors.insert(name, Arc::new(entry));
+            (old.is_some(), works, problem)
+        }
+        _ => return false,
+    };
+    match problem {
+        Some(problem) => {
+            report.problems.push(ReloadProblem { problem, last_good_stays: works });
+        }
+        None if was_there => report.changes.push(format!("{} changed", load.found.file)),
+        None => report.changes.push(format!("{} added", load.found.file)),
+    }
+    job.is_some_and(|job| job.is_outdated)
+}
+
+/// Only where there is something to wait for.
+async fn sleep_until_some(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl ScriptLoadJobs {
+    /// Keep a result until it is taken over; nothing waits for it any more.
+    fn hold_result(&mut self, load: FinishedScriptLoad) {
+        if let Some(job) = self.running.get_mut(&load.key).filter(|it| it.number == load.number) {
+            job.is_awaited = false;
+            self.held.push(load);
         }
     }
 }

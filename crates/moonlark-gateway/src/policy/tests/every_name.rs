@@ -29,8 +29,8 @@ async fn a_tool_that_was_given_a_number_is_denied_under_the_name_of_its_source()
         let gateway = gateway(twins(), vec![deny(&[pattern])]);
         assert_eq!(names(&gateway, &nobody()), ["x.wipe"], "{pattern}");
         let found = gateway.catalog().find_tool("x.wipe_2").unwrap().clone();
-        let call = gateway.open_call(nobody(), None).unwrap();
-        let problem = gateway.call_tool(&call, &found, Value::Null).await.unwrap_err();
+        let call = gateway.open_call(nobody()).unwrap();
+        let problem = gateway.invoke(&call, &found, Value::Null).await.unwrap_err();
         assert_eq!(problem.code, ProblemCode::NotFound, "{pattern}");
     }
 }
@@ -54,7 +54,7 @@ async fn a_script_that_stands_in_for_a_built_in_is_denied_by_its_names() {
     let catalog = Catalog::new(Arc::default(), all, &["get_document"], Vec::new());
     let gateway = Gateway::new(catalog, 10);
     assert!(call(&gateway, &nobody(), "get").await.is_ok());
-    gateway.set_policy(policy(vec![deny(&["get"])]));
+    gateway.publish(policy(vec![deny(&["get"])]));
     assert_eq!(
         call(&gateway, &nobody(), "get_document").await.unwrap_err().code,
         ProblemCode::NotFound
@@ -110,7 +110,7 @@ fn what_only_permits_is_for_the_tool_that_has_the_name() {
     // by a rule that allows before one that denies,
     gateway.limit_callers(Vec::new());
     let allow = RuleTerms { tools: list(&["x.wipe"]), ..RuleTerms::default() };
-    gateway.set_policy(policy(vec![allow, deny(&["x.*"])]));
+    gateway.publish(policy(vec![allow, deny(&["x.*"])]));
     assert_eq!(names(&gateway, &nobody()), ["x.wipe"]);
     // and by a grant; under the name of the source where no other tool has it.
     let catalog = gateway.catalog();
@@ -137,7 +137,7 @@ fn a_source_that_connects_is_awaited_where_one_of_its_tools_may_be_allowed() {
         let catalog = Catalog::new(Arc::default(), Vec::new(), &[], Vec::new())
             .with_source_resources(Vec::new(), vec![connecting]);
         let gateway = Gateway::new(catalog, 10);
-        gateway.set_policy(policy(rules.to_vec()));
+        gateway.publish(policy(rules.to_vec()));
         gateway.catalog_for(&nobody()).awaits_sources()
     };
     let all_but = |except: &[&str]| RuleTerms { except: list(except), ..deny(&[]) };

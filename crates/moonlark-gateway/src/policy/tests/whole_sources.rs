@@ -33,7 +33,7 @@ async fn what_a_source_has_beside_tools_goes_with_it_as_a_whole() {
             .with_builtin_resources(own)
             .with_health(vec![health()]);
         let gateway = Gateway::new(catalog, 10);
-        gateway.set_policy(policy(rules));
+        gateway.publish(policy(rules));
         gateway
     };
     let whole = ["mcp://jira/board", "sdk://jira", "sdk://git_hub", "sdk://tools"];
@@ -48,8 +48,8 @@ async fn what_a_source_has_beside_tools_goes_with_it_as_a_whole() {
         assert!(catalog.health().is_empty() && catalog.connecting_sources().is_empty());
         assert!(!catalog.knows_source(&source(SourceKind::Upstream, "jira")));
         let door = gateway.catalog().source_resources()[0].door.clone();
-        let call = gateway.open_call(nobody(), None).unwrap();
-        let problem = gateway.call_tool(&call, &door, Value::Null).await.unwrap_err();
+        let call = gateway.open_call(nobody()).unwrap();
+        let problem = gateway.invoke(&call, &door, Value::Null).await.unwrap_err();
         assert_eq!(problem.code, ProblemCode::NotFound);
     }
     let only_tools = of(vec![deny(&["jira.search", "jira.delete_issue"])]);

@@ -194,6 +194,6 @@ async fn nothing_stays_for_the_next_run() {
         assert_eq!(said(ended), "1");
     }
     assert_eq!(gateway.catalog().listed_tools().len(), 1);
-    let call = gateway.open_call(Caller::new("cli"), None).unwrap();
+    let call = gateway.open_call(Caller::new("cli")).unwrap();
     assert!(gateway.call(&call, "execute", Value::from_fields([])).await.is_err());
 }

@@ -104,10 +104,10 @@ async fn a_script_may_ask_for_time_up_to_the_ceiling() {
     let world = World::new();
     let gateway = world.gateway();
     let ask = async |script: &str, timeout: Value| {
-        let call = gateway.open_call(Caller::new("cli"), None).unwrap();
+        let call = gateway.open_call(Caller::new("cli")).unwrap();
         let args = Value::from_fields([("script", script.into()), ("timeout", timeout)]);
         gateway
-            .call_for_answer(&call, "execute", args)
+            .invoke(&call, "execute", args)
             .await
             .map(|_| ())
             .map_err(|problem| problem.to_string())
@@ -141,7 +141,7 @@ async fn a_script_that_has_all_the_time_there_is_is_told_who_can_give_more() {
 #[tokio::test]
 async fn the_listed_schema_asks_for_a_script_and_says_what_it_is() {
     let gateway = World::new().gateway();
-    let call = gateway.open_call(Caller::new("cli"), None).unwrap();
+    let call = gateway.open_call(Caller::new("cli")).unwrap();
     let tool = call.catalog().find_tool("execute").unwrap();
     let listed = tool.definition.as_ref().unwrap();
     let schema = listed.get("inputSchema").unwrap();

@@ -392,8 +392,8 @@ async fn a_parameter_that_means_the_script_is_told_so() {
     let world = World::new();
     let gateway = world.gateway();
     let ask = async |args: Value| {
-        let call = gateway.open_call(moonlark_gateway::Caller::new("cli"), None).unwrap();
-        gateway.call_for_answer(&call, "execute", args).await.unwrap_err().to_string()
+        let call = gateway.open_call(moonlark_gateway::Caller::new("cli")).unwrap();
+        gateway.invoke(&call, "execute", args).await.unwrap_err().to_string()
     };
     assert_eq!(
         ask(Value::from_fields([("code", "return 1".into())])).await,

@@ -56,9 +56,8 @@ impl Shop {
         ];
         tools.push(Arc::new(engine.execute_tool(settings).unwrap()));
         let catalog = Catalog::new(Arc::new(modules()), tools, &[], vec![]);
-        let gateway = Gateway::new(catalog, 100);
         let journal = Notebook::of(entries);
-        gateway.set_recorder(journal.clone());
+        let gateway = Gateway::builder(catalog).records(CallRecords { recorder: Some(journal.clone()), ..CallRecords::default() }).build();
         Shop { gateway, journal, done }
     }
 
@@ -80,9 +79,9 @@ impl Shop {
     }
 
     pub(super) async fn execute(&self, args: Json) -> Result<Json> {
-        let call = self.gateway.open_call(Caller::new("cli"), None)?;
+        let call = self.gateway.open_call(Caller::new("cli"))?;
         let answer =
-            self.gateway.call_for_answer(&call, "execute", Value::from_json(args)?).await?;
+            self.gateway.invoke(&call, "execute", Value::from_json(args)?).await?;
         Ok(answer.into_plain_value().to_json_lossy())
     }
 }

@@ -81,9 +81,9 @@ impl World {
 }
 
 pub(super) async fn execute(gateway: &Gateway, script: &str) -> Result<Content> {
-    let call = gateway.open_call(Caller::new("cli"), None)?;
+    let call = gateway.open_call(Caller::new("cli"))?;
     let args = Value::from_fields([("script", script.into())]);
-    match gateway.call_for_answer(&call, "execute", args).await? {
+    match gateway.invoke(&call, "execute", args).await? {
         ToolAnswer::Content(content) => Ok(content),
         other => panic!("{other:?}"),
     }

@@ -11,6 +11,7 @@ use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode, Result, Value};
 use moonlark_gateway::artifacts::ArtifactContent;
 use moonlark_gateway::call::CallEventSink;
+use moonlark_gateway::gateway::CallOptions;
 use moonlark_gateway::run::RunStep;
 use moonlark_gateway::{CallEvent, Caller, Gateway, LogLevel};
 use parking_lot::Mutex;
@@ -127,8 +128,8 @@ async fn call_execute(
     if given.plan {
         args.insert("plan".to_owned(), Value::Bool(true));
     }
-    let call = gateway.open_call(Caller::new("cli"), Some(events))?;
-    gateway.call_for_answer(&call, "execute", Value::Object(args)).await
+    let call = gateway.open_call(CallOptions::from(Caller::new("cli")).with_events(Some(events)))?;
+    gateway.invoke(&call, "execute", Value::Object(args)).await
 }
 
 /// The calls as `--json` has them.

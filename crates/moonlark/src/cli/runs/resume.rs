@@ -151,8 +151,8 @@ impl RunsResumeArgs {
 }
 
 async fn resume_run(gateway: &Gateway, args: Object) -> Result<ToolAnswer> {
-    let call = gateway.open_call(cli_caller(), None)?;
-    gateway.call_for_answer(&call, "execute", Value::Object(args)).await
+    let call = gateway.open_call(cli_caller())?;
+    gateway.invoke(&call, "execute", Value::Object(args)).await
 }
 
 /// The run that an answer, or a Problem, is of.

@@ -1,5 +1,6 @@
-//! The catalog in use with the policy in force, and what has been made of both:
-//! a catalog for each class of callers, when the first of them comes.
+//! What is in force at one moment: the catalog, the rules and the server's identity, and
+//! what has been made of them: a catalog for each class of callers, when the first of
+//! them comes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -9,16 +10,75 @@ use parking_lot::Mutex;
 
 use crate::call::Caller;
 use crate::per_catalog::run_blocking;
-use crate::policy::{self, CallPolicy, CallerClass};
+use crate::admission::AdmissionLimits;
+use crate::policy::{self, CallPolicy, CallerClass, RuleTerms};
+use crate::server_identity::ServerIdentity;
 use moonlark_core::catalog::Catalog;
 
 /// Classes of callers whose catalogs are kept. There are as many as the operator
 /// tells callers apart, which is far fewer.
 const MAX_CALLER_CLASSES: usize = 64;
 
-pub(super) struct PublishedCatalog {
+/// What is to change of what is in force; the rest stays as it is.
+#[derive(Default)]
+pub struct SnapshotUpdate {
+    pub catalog: Option<Catalog>,
+    /// What rules have counted so far stays counted where they are the same.
+    pub policy: Option<CallPolicy>,
+    pub identity: Option<ServerIdentity>,
+    pub admission: Option<AdmissionLimits>,
+    pub max_artifact_bytes: Option<usize>,
+}
+
+impl From<Catalog> for SnapshotUpdate {
+    fn from(catalog: Catalog) -> Self {
+        Self { catalog: Some(catalog), ..Self::default() }
+    }
+}
+
+impl From<CallPolicy> for SnapshotUpdate {
+    fn from(policy: CallPolicy) -> Self {
+        Self { policy: Some(policy), ..Self::default() }
+    }
+}
+
+impl PreparedUpdate {
+    /// What follows on `now`, or none if that says all of it already.
+    pub(super) fn apply_to(&self, now: &PublishedSnapshot) -> Option<PublishedSnapshot> {
+        let policy = self.policy.as_ref().filter(|it| !now.policy.has_same_rules(it));
+        let identity = self.identity.as_ref().filter(|it| **it != now.identity);
+        if self.catalog.is_none() && policy.is_none() && identity.is_none() {
+            return None;
+        }
+        Some(PublishedSnapshot::new(
+            self.catalog.as_ref().unwrap_or(&now.catalog).clone(),
+            policy.map_or_else(|| now.policy.clone(), |it| Arc::new(it.continued_from(&now.policy))),
+            identity.unwrap_or(&now.identity).clone(),
+        ))
+    }
+}
+
+/// The same in a form that can be applied again, where somebody else was faster.
+pub(super) struct PreparedUpdate {
+    catalog: Option<Arc<Catalog>>,
+    policy: Option<CallPolicy>,
+    identity: Option<Arc<ServerIdentity>>,
+}
+
+impl From<SnapshotUpdate> for PreparedUpdate {
+    fn from(update: SnapshotUpdate) -> Self {
+        Self {
+            catalog: update.catalog.map(Arc::new),
+            policy: update.policy,
+            identity: update.identity.map(Arc::new),
+        }
+    }
+}
+
+pub(super) struct PublishedSnapshot {
     pub(super) catalog: Arc<Catalog>,
     pub(super) policy: Arc<CallPolicy>,
+    pub(super) identity: Arc<ServerIdentity>,
     /// Read without a lock; replaced whole by whoever adds one more.
     seen: ArcSwap<HashMap<CallerClass, CatalogViewCell>>,
     adding: Mutex<()>,
@@ -27,9 +87,20 @@ pub(super) struct PublishedCatalog {
 /// A catalog that the first of its callers makes, without a lock that others need.
 type CatalogViewCell = Arc<OnceLock<Arc<Catalog>>>;
 
-impl PublishedCatalog {
-    pub(super) fn new(catalog: Arc<Catalog>, policy: Arc<CallPolicy>) -> Self {
-        Self { catalog, policy, seen: ArcSwap::default(), adding: Mutex::default() }
+impl PublishedSnapshot {
+    pub(super) fn new(
+        catalog: Arc<Catalog>,
+        policy: Arc<CallPolicy>,
+        identity: Arc<ServerIdentity>,
+    ) -> Self {
+        Self { catalog, policy, identity, seen: ArcSwap::default(), adding: Mutex::default() }
+    }
+
+    /// With other limits of single callers, or none if they are the same.
+    pub(super) fn with_caller_limits(&self, limits: &[(String, RuleTerms)]) -> Option<Self> {
+        let policy = || Arc::new(self.policy.with_caller_limits(limits.to_vec()));
+        let is_same = self.policy.has_same_caller_limits(limits);
+        (!is_same).then(|| Self::new(self.catalog.clone(), policy(), self.identity.clone()))
     }
 
     /// The catalog as this caller sees it.
@@ -75,13 +146,13 @@ mod tests {
     use crate::policy::RuleTerms;
 
     /// A policy that tells `ann` and `ben` apart, and from everybody else.
-    fn published() -> PublishedCatalog {
+    fn published() -> PublishedSnapshot {
         let rule = |caller: &str| {
             let terms = RuleTerms { callers: vec![caller.to_owned()], ..RuleTerms::default() };
             (format!("the rule for {caller}"), terms)
         };
         let policy = CallPolicy::new(vec![rule("ann"), rule("ben")]);
-        PublishedCatalog::new(Arc::default(), Arc::new(policy))
+        PublishedSnapshot::new(Arc::default(), Arc::new(policy), Arc::default())
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
