@@ -74,19 +74,23 @@ const EXAMPLE_FILES: [(&str, &str); 19] = [
 ];
 
 /// What the knowledge base is made from: this project's own guide.
-const GUIDE_FILES: [(&str, &str); 13] = guide![
+const GUIDE_FILES: [(&str, &str); 17] = guide![
     "apis.md",
+    "approvals.md",
+    "callers.md",
     "clients.md",
     "code-mode.md",
     "getting-started.md",
     "knowledge.md",
+    "observability.md",
     "operating.md",
+    "rules.md",
+    "runs-and-replay.md",
     "safety.md",
     "starlark.md",
     "surfaces.md",
     "testing.md",
     "tools.md",
-    "trust.md",
     "upstreams.md",
 ];
 
