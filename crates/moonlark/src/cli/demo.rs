@@ -177,7 +177,7 @@ async fn show_tools(project: &Project, address: &str, folder: &Path) -> Result<(
     }
 
     let args = json!({"text": "a rose is a rose\nis a rose"});
-    print_title("One of them, report, through every way in");
+    print_title("One of them, report, over the command line, REST and MCP");
     let summary = |answer: &Json| text_or_placeholder(&answer["summary"]).to_owned();
     let rest = call_over_rest(address, "report", &args).await?;
     print_row("REST", &summary(&rest["result"]));
