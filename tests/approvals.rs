@@ -144,7 +144,7 @@ fn over_rest_the_same_request_with_the_token_is_made_once() {
     let (status, made) = call(&server, "delete", json!({"id": 1}), Some(&one));
     assert_eq!((status, made), (200, json!({"result": {"deleted": 1}})));
     let again = refusal(call(&server, "delete", json!({"id": 1}), Some(&one)));
-    assert!(again.ends_with("was used: it is good for one call"), "{again}");
+    assert!(again.ends_with("was used: an approval is valid for one call"), "{again}");
     assert_eq!(project.deleted(), ["1"]);
     let unrelated = call(&server, "look", json!({}), Some(&two));
     assert_eq!(unrelated, (200, json!({"result": "seen"})), "it needs none");
@@ -253,7 +253,7 @@ function tool.execute(params) return params.to end";
     assert_eq!(approval.get("token"), None, "{asked}");
     let listed = project.run(&["approvals"]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!(listed.contains("[not all is shown: see `moonlark approvals show"), "{listed}");
+    assert!(listed.contains("[shortened: see `moonlark approvals show"), "{listed}");
     let id = approval["id"].as_str().unwrap();
     assert_eq!(project.approvals(&["show", id])["arguments"], args);
     project.approvals(&["approve", id]);
@@ -497,7 +497,7 @@ fn a_run_says_how_the_approval_it_waits_for_stands() {
         (
             "deny",
             "denied",
-            "local (operator) has denied the call it waited for, which its script is told",
+            "local (operator) has denied the call it waited for: its script gets an error",
         ),
     ] {
         let project = project("");

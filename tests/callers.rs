@@ -161,7 +161,7 @@ fn every_route_asks_who_is_calling_but_those_for_everybody() {
     let error = &ask(&server, "POST", "/mcp", None).json()["error"];
     assert_eq!(
         error["message"],
-        "callers have to show who they are: send the header Authorization: Bearer TOKEN; the operator hands out tokens with `moonlark token add NAME`"
+        "authentication required: send the header Authorization: Bearer TOKEN; the operator makes tokens with `moonlark token add NAME`"
     );
     assert_eq!((&error["code"], &error["data"]["code"]), (&json!(-32001), &json!("unauthorized")));
     // A plain call, which is answered before its route is looked up, is asked too.
@@ -330,7 +330,7 @@ fn nothing_is_reachable_from_other_machines_without_a_token() {
     let refused = project.run(&open);
     assert_eq!(
         String::from_utf8_lossy(&refused.stderr),
-        "error[bad_config]: refusing to listen on 0.0.0.0 without authentication: every machine that can reach it could call every tool\n  --> server.host\nhint: hand out a token with `moonlark token add NAME`, or set server.auth.issuer to your identity provider; or listen on 127.0.0.1\n"
+        "error[bad_config]: refusing to listen on 0.0.0.0 without authentication: every machine that can reach it could call every tool\n  --> server.host\nhint: make a token with `moonlark token add NAME`, set server.auth.issuer to your identity provider; or listen on 127.0.0.1\n"
     );
     let ci = token(&project, "ci", &[]);
     let mut server = project.serve_with(&["--host", "0.0.0.0"], &[]);
@@ -362,7 +362,7 @@ fn doctor_says_how_callers_are_known() {
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         said.lines().find(|line| line.contains("callers")).unwrap_or(&said).to_owned()
     };
-    assert_eq!(callers(&project), "  ✓ callers: nobody has to show who they are, on this machine");
+    assert_eq!(callers(&project), "  ✓ callers: no authentication, on this machine only");
     token(&project, "ci", &[]);
     token(&project, "ann", &[]);
     assert_eq!(callers(&project), "  ✓ callers: by token: ci, ann");

@@ -283,7 +283,7 @@ fn what_cannot_be_recorded_is_said_and_only_what_must_be_is_refused() {
     let (status, refused) = execute(&server, "return sdk.tools.note({ text = 'in a run' })");
     assert_eq!(status, 503, "{refused}");
     let message = refused["error"]["message"].as_str().unwrap();
-    assert!(message.contains("must be on record before it is made"), "{message}");
+    assert!(message.contains("must be recorded in the journal before it is made"), "{message}");
     assert_eq!(project.notes(), "direct\n");
 
     let damaged = project.path(".moonlark/journal.db");

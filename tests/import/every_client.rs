@@ -281,7 +281,7 @@ fn a_broken_file_is_left_alone_whatever_the_syntax() {
     ] {
         let desk = Desk::new(&[(file, text)]);
         let problem = desk.fail(&["install", word]);
-        let hint = "hint: nothing was changed; mend the file and run this again\n";
+        let hint = "hint: nothing was changed; fix the file and run this again\n";
         assert_eq!(problem, format!("{said}{hint}"), "{word}");
         assert_eq!(desk.read(file), text);
         assert!(!desk.has(&format!("{file}.moonlark-backup")));

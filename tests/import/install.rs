@@ -218,11 +218,11 @@ fn what_is_not_ours_to_change_is_not_changed() {
         ),
         (
             "zed",
-            "error[bad_config]: context_servers should be an object in braces here\n  --> DESK/home/.config/zed/settings.json:2:22\nhint: nothing was changed; mend the file and run this again\n",
+            "error[bad_config]: context_servers should be an object in braces here\n  --> DESK/home/.config/zed/settings.json:2:22\nhint: nothing was changed; fix the file and run this again\n",
         ),
         (
             "vscode",
-            "error[bad_config]: this { is never closed\n  --> DESK/home/.config/Code/User/mcp.json:2:14\nhint: nothing was changed; mend the file and run this again\n",
+            "error[bad_config]: this { is never closed\n  --> DESK/home/.config/Code/User/mcp.json:2:14\nhint: nothing was changed; fix the file and run this again\n",
         ),
         (
             "claude-desktop",

@@ -25,7 +25,7 @@ fn a_new_connector_works_as_it_is() {
         "Testing connector: hello (connectors/hello.luau)",
         "  ✓ Found 2 items in ",
         "      greeting/1: The word hello, 38 characters",
-        "  ✓ The scan is complete: what it did not name counts as gone",
+        "  ✓ The scan is complete: documents that it did not name are removed",
     ] {
         assert!(tried.contains(line), "no {line:?} in {tried}");
     }

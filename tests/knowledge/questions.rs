@@ -36,7 +36,7 @@ const QUESTIONS: [(&str, &[&str]); 36] = [
     ("write my first tool", &["getting-started.md", "tools.md"]),
     ("a parameter that may be left out and has a default", &["tools.md"]),
     ("share code between two tools", &["tools.md"]),
-    ("ask the user for confirmation in the middle of a tool", &["tools.md", "trust.md"]),
+    ("ask the user for confirmation in the middle of a tool", &["tools.md", "approvals.md"]),
     ("what is different from normal Lua", &["tools.md"]),
     ("autocompletion in my editor", &["tools.md"]),
     ("can a starlark script run commands", &["starlark.md"]),

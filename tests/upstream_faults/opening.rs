@@ -38,7 +38,7 @@ fn a_server_that_never_answers_initialize_is_given_up() {
 fn a_server_that_exits_at_once_is_quoted() {
     check_failing(
         "exits",
-        "unavailable; upstream 'bad' exited with code 3; it said: faulty: no licence found; run its command by hand to see why: FAULTY …",
+        "unavailable; upstream 'bad' exited with code 3; its output: faulty: no licence found; run its command by hand to see why: FAULTY …",
     );
 }
 

@@ -315,7 +315,7 @@ fn parse_config(text: &str, label: &str) -> Result<Table> {
         // Only its message: the rest quotes the line, which may hold a secret.
         Problem::bad_config(format!("not valid TOML: {}", error.message()))
             .at_location(SourceLocation::at_column(label, number(line), number(column)))
-            .with_hint("nothing was changed; mend the file and run this again")
+            .with_hint("nothing was changed; fix the file and run this again")
     })
 }
 

@@ -59,7 +59,7 @@ pub fn read_other_project(
         let line = u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX);
         Problem::bad_config(format!("not valid TOML: {}", error.message()))
             .at_location(SourceLocation::at_line(label, line))
-            .with_hint("nothing was changed; mend the file and run this again")
+            .with_hint("nothing was changed; fix the file and run this again")
     })?;
     let reading = OtherProjectReader { folder, root, schema };
     let mut project = OtherProject::default();

@@ -120,7 +120,7 @@ impl TextFault {
         let hint = if self.is_about_edit {
             "nothing was changed; make the change by hand"
         } else {
-            "nothing was changed; mend the file and run this again"
+            "nothing was changed; fix the file and run this again"
         };
         Problem::bad_config(&self.message)
             .at_location(SourceLocation::at_column(label, number(line), number(column)))

@@ -48,7 +48,7 @@ pub struct ApiConfig {
     /// HTTP headers that go with every request.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, RedactedString>,
-    /// Arguments that are always the same. Nobody sees them or can change them.
+    /// Fixed arguments: sent with every call, hidden from agents and scripts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "serde_json::Map<String, Value>")]
     pub frozen_params: BTreeMap<String, Value>,

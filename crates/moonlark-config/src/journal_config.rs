@@ -14,14 +14,14 @@ pub struct JournalConfig {
     /// Whether one is kept, from the start of the program on. Without one, no
     /// run can be resumed and no call can be approved.
     pub enabled: bool,
-    /// What a call of an agent's script that changes something must survive on
-    /// record before it is made: `"power"` waits for the disk, `"process"` only
-    /// for the system, which is faster.
+    /// How durable the entry of a call that changes something is before an agent's
+    /// script may make the call: `"power"` waits until it is synced to disk,
+    /// `"process"` only for the operating system, which is faster.
     pub durability: JournalDurability,
     /// How long entries are kept.
     #[schemars(example = &"90d")]
     pub keep: HumanDuration,
-    /// What they may take on disk. Whoever has most on record makes room, with its oldest first.
+    /// Max. size on disk. Entries of the caller that has most are removed first, oldest first.
     #[schemars(example = &"10GB")]
     pub size: ByteSize,
 }
@@ -48,16 +48,16 @@ impl Default for JournalConfig {
     }
 }
 
-/// Calls that a rule of `[policy]` lets a person decide on.
+/// Approval of calls that match a rule of `[policy]` with `action = "approve"`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApprovalsConfig {
-    /// Who may decide: `"operator"` are those who may use `moonlark approvals`, and
+    /// Who may decide: `"operator"` are users of `moonlark approvals`, and
     /// tokens with `operator = true`. `"caller"` also asks the user of the client
     /// that calls, where the client can ask, and gives a token to REST callers that
-    /// approves: then whoever asks can approve.
+    /// approves: then callers can approve their own calls.
     pub by: ApproverConfig,
-    /// How long there is to decide, and then to make the call.
+    /// Time to decide, and then to make the call.
     #[schemars(example = &"15min")]
     pub expiry: HumanDuration,
 }

@@ -105,8 +105,8 @@ pub struct ProjectConfig {
     /// APIs by their OpenAPI documents, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub apis: BTreeMap<String, ApiConfig>,
-    /// Arguments that are the same for all APIs that take them. Nobody sees them
-    /// or can change them.
+    /// Fixed arguments for all APIs that have such a parameter: sent with every call,
+    /// hidden from agents and scripts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "Map<String, Value>")]
     pub frozen_params: BTreeMap<String, Value>,
@@ -115,7 +115,7 @@ pub struct ProjectConfig {
     pub secrets: Vec<ConfigSecret>,
 }
 
-/// Where the HTTP server listens and whom it answers.
+/// The HTTP server: where it listens and which requests it accepts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
@@ -197,10 +197,10 @@ pub struct LimitsConfig {
     /// Calls in progress at once in the whole server.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub runs: u32,
-    /// Calls that wait for one of those to end. More calls are refused.
+    /// Max. calls waiting for a free slot. More calls are rejected (429).
     #[schemars(range(min = 0, max = 1_000_000))]
     pub queued: u32,
-    /// How long a call waits before it is refused.
+    /// How long a call waits for a free slot before it is rejected.
     pub queue_time: HumanDuration,
     /// Upstream servers that are started or connected to at once. More wait for
     /// their turn.
@@ -272,7 +272,7 @@ pub struct ScriptToolConfig {
     #[schemars(example = ["net:api.github.com"])]
     pub allow: Vec<String>,
     /// How agents reach its tools: `"direct"` as tools of their own, `"code"`
-    /// from scripts, `"both"`, `"auto"` whichever takes fewer words, `"hidden"`
+    /// from scripts, `"both"`, `"auto"` whichever takes fewer tokens, `"hidden"`
     /// not at all.
     #[serde(default)]
     pub expose: ToolExposure,
@@ -280,7 +280,7 @@ pub struct ScriptToolConfig {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approve: bool,
     /// How often each of its tools may be called, such as `10/min`. More calls are
-    /// refused. A rule of `[policy]` that matches comes first.
+    /// rejected. A matching rule of `[policy]` overrides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"10/min")]
     pub rate: Option<String>,
@@ -328,7 +328,7 @@ pub struct ScriptExtensionConfig {
     #[schemars(example = ["exec:git"])]
     pub allow: Vec<String>,
     /// How agents reach its tools: `"direct"` as tools of their own, `"code"`
-    /// from scripts, `"both"`, `"auto"` whichever takes fewer words, `"hidden"`
+    /// from scripts, `"both"`, `"auto"` whichever takes fewer tokens, `"hidden"`
     /// not at all.
     #[serde(default)]
     pub expose: ToolExposure,
@@ -336,7 +336,7 @@ pub struct ScriptExtensionConfig {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub approve: bool,
     /// How often each of its tools may be called, such as `10/min`. More calls are
-    /// refused. A rule of `[policy]` that matches comes first.
+    /// rejected. A matching rule of `[policy]` overrides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"10/min")]
     pub rate: Option<String>,

@@ -32,8 +32,8 @@ pub struct McpServerConfig {
     /// needs, such as `PATH` and `HOME`. Nothing else is passed on.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, RedactedString>,
-    /// A file with further variables of the command, `NAME=value` line by line. Those
-    /// of `env` come first.
+    /// A file with further variables of the command, `NAME=value` line by line; `env`
+    /// overrides them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &".env")]
     pub env_file: Option<String>,
@@ -45,7 +45,7 @@ pub struct McpServerConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"https://mcp.example.com/mcp")]
     pub url: Option<String>,
-    /// How the server at `url` is spoken to: `"streamable-http"`, or `"sse"` for
+    /// The transport of the server at `url`: `"streamable-http"`, or `"sse"` for
     /// an old one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "McpHttpTransport")]
@@ -72,19 +72,19 @@ pub struct McpServerConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TimeoutSeconds")]
     pub timeout: Option<TimeoutSeconds>,
-    /// Seconds until a server that does not answer counts as not reached.
+    /// Connection timeout, in seconds.
     pub connect_timeout: TimeoutSeconds,
-    /// Start it when it is first needed. What it offers is known from the last
-    /// time it ran.
+    /// Start it when it is first needed. Until then its tools are listed as
+    /// of the last time it ran.
     pub lazy: bool,
-    /// Seconds after which a server that nobody uses is stopped, until it is
+    /// Seconds after which an unused server is stopped, until it is
     /// needed again; when not set, it stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TimeoutSeconds")]
     pub idle_stop: Option<TimeoutSeconds>,
     /// Hold back tools whose description or schema changed since they were
     /// approved with `moonlark pin NAME --approve`. What it offers the first
-    /// time counts as approved.
+    /// time is approved.
     pub pin: bool,
     /// Only these tools: by the server's own names, with `*` for anything
     /// (`create_*`), or `tag:issues`.
@@ -98,7 +98,7 @@ pub struct McpServerConfig {
     /// What holds for single tools, by the server's own names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, SourceToolConfig>,
-    /// Folders that the server is told about when it asks outside of a call.
+    /// The roots (folders) that the server gets if it asks for them outside of a call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["."])]
     pub roots: Vec<String>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::HumanDuration;
 
-/// What the operator allows.
+/// Rules that allow, deny, limit or hold calls.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyConfig {
@@ -18,8 +18,8 @@ pub struct PolicyConfig {
 }
 
 /// A rule. `tools`, `effects`, `kinds`, `sources` and `callers` say what it
-/// matches: all that are set must hold, and of each list any one. The other keys
-/// say what becomes of a call that it matches.
+/// matches: all that are set must match, with any one entry of each list. The other
+/// keys apply to the calls that it matches.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(inline)]
@@ -30,9 +30,9 @@ pub struct PolicyRuleConfig {
     #[schemars(example = ["jira.*", "*.delete_*"])]
     pub tools: Vec<String>,
     /// What the tool does: `"read-only"`, `"writes"` (anything else),
-    /// `"destructive"`, `"idempotent"`, `"open-world"`. A tool that does not say
-    /// counts as destructive. `execute` does nothing of these as long as its
-    /// scripts can only call tools.
+    /// `"destructive"`, `"idempotent"`, `"open-world"`. A tool without
+    /// annotations is treated as destructive. `execute` has none of these effects as
+    /// long as its scripts can only call tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["destructive"])]
     pub effects: Vec<RuleEffectConfig>,
@@ -46,9 +46,9 @@ pub struct PolicyRuleConfig {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["jira"])]
     pub sources: Vec<String>,
-    /// Names of callers; `*` stands for anything. Who comes over the network
-    /// without showing a name is `anonymous`, who uses the command line or stdio
-    /// is `local`.
+    /// Names of callers; `*` stands for anything. HTTP callers without
+    /// credentials are `anonymous`, the user of the command line or of stdio is
+    /// `local`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["ci", "anonymous"])]
     pub callers: Vec<String>,
@@ -56,27 +56,27 @@ pub struct PolicyRuleConfig {
     /// decides on every call.
     pub action: RuleActionConfig,
     /// How often it may be called, such as `10/s`, `100/min`, `1000/h` or
-    /// `5/day`. More calls are refused.
+    /// `5/day`. Excess calls are rejected (429).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"10/min")]
     pub rate: Option<String>,
-    /// Calls in progress at once. More calls wait.
+    /// Calls in progress at once. More calls are queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32", range(min = 1, max = 10_000), example = 2)]
     pub concurrency: Option<u32>,
-    /// What `rate` and `concurrency` count together: the calls of one
+    /// What `rate` and `concurrency` are counted for: the calls of one
     /// `"caller"`, of one `"tool"`, or of one `"source"`; when not set, those of
-    /// one tool by one caller. By `"tool"` and `"source"`, callers also share
-    /// what `cache` keeps.
+    /// one tool by one caller. With `"tool"` and `"source"`, callers also share
+    /// cached answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RuleScopeConfig", example = &"caller")]
     pub per: Option<RuleScopeConfig>,
-    /// The time of one call, in place of the tool's own.
+    /// The timeout of one call; overrides the tool's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "HumanDuration", example = &"5s")]
     pub timeout: Option<HumanDuration>,
-    /// How long an answer is given again to the same arguments, without calling
-    /// the tool. Only for tools that are known to only read.
+    /// Response cache: how long an answer is reused for the same arguments. Only for
+    /// read-only tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "HumanDuration", example = &"60s")]
     pub cache: Option<HumanDuration>,

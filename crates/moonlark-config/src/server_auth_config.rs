@@ -11,38 +11,39 @@ use url::Url;
 
 use super::RedactedString;
 
-/// How callers over HTTP show who they are: by a token of `moonlark token add`, by
-/// one that is named here, or by one that an identity provider signed. With any of
-/// them, every request needs one, except for `/health` and `/ready`; without, the
+/// Authentication of HTTP callers: with a token of `moonlark token add`, a token
+/// that is set here, or a JSON Web Token of an identity provider. With any of them,
+/// every request needs a token, except for `/health` and `/ready`. Without, the
 /// server listens on this machine only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerAuthConfig {
-    /// Bearer tokens, by the names of their holders, which rules know them by.
+    /// Static bearer tokens: caller name = token. Policy rules refer to the name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tokens: BTreeMap<String, RedactedString>,
-    /// The identity provider whose JSON Web Tokens count, exactly as it writes its
-    /// own name. It says by OpenID Connect Discovery where its keys are.
+    /// The issuer (`iss`) whose JSON Web Tokens are accepted, exactly as they name
+    /// it. Its keys are found by OpenID Connect Discovery.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"https://login.example.com")]
     pub issuer: Option<String>,
-    /// Where the keys of the issuer are, if it does not say so itself.
+    /// The URL of the issuer's keys (JWKS), if it has no OpenID Connect Discovery.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"https://login.example.com/keys.json")]
     pub jwks: Option<String>,
-    /// What tokens of the issuer must be for: any of these. Needed with `issuer`.
+    /// Accepted audiences (`aud`): a token must have one of these. Needed with `issuer`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["https://moonlark.example.com/mcp"])]
     pub audience: Vec<String>,
-    /// What tokens of the issuer must have in `scope` or `scp`: all of these words.
+    /// Required scopes, separated by spaces: a token must have all of them in `scope`
+    /// or `scp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"moonlark:call")]
     pub scope: Option<String>,
     /// The claim that names the caller.
     #[schemars(length(min = 1))]
     pub name_claim: String,
-    /// Callers that may see the runs of all and decide all approvals, by their
-    /// names.
+    /// Names of operators: callers that may see the runs of all callers and decide
+    /// all approvals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["alice"])]
     pub operators: Vec<String>,

@@ -9,28 +9,28 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One tool, by the name that its source has for it. What is said here comes before
-/// what the source says.
+/// One tool, by the name that its source has for it. Keys that are set override the
+/// source.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SourceToolConfig {
-    /// Another name for it. Rules know both.
+    /// Another name for it. Rules match both.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"remove_repository")]
     pub name: Option<String>,
-    /// What agents are told about it, in place of what its source says.
+    /// The description that agents see; overrides that of its source.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"Delete a repository for good.")]
     pub description: Option<String>,
     #[serde(skip_serializing_if = "SourceToolEffects::is_empty")]
     pub effects: SourceToolEffects,
-    /// Arguments that are always the same. Nobody sees them or can change them.
+    /// Fixed arguments: sent with every call, hidden from agents and scripts.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "Map<String, Value>")]
     pub arguments: BTreeMap<String, Value>,
 }
 
-/// What a call of the tool does to the world. Rules, plans and replay go by it.
+/// The tool's annotations: what a call does. Rules, plans and replay use them.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SourceToolEffects {

@@ -80,12 +80,12 @@ impl TelemetryConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
     /// `"text"` for people, `"json"` for programs: one object in each line.
-    /// `--log-format` comes before it.
+    /// `--log-format` overrides it.
     pub format: LogFormat,
     /// How much is written: `"error"`, `"warn"`, `"info"`, `"debug"` or
     /// `"trace"`; or parts by their names, such as `"warn,upstream=debug"`.
-    /// `--verbose`, `--quiet` and the environment variable `MOONLARK_LOG` come
-    /// before it.
+    /// `--verbose`, `--quiet` and the environment variable `MOONLARK_LOG`
+    /// override it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"info")]
     pub level: Option<String>,

@@ -81,7 +81,7 @@ impl ApprovalTicket {
                 None => "then make the same call again".to_owned(),
             };
             return format!(
-                "`moonlark approvals show {id}` shows all of it, and `moonlark approvals approve {id}` lets it be made; {next}"
+                "show the whole call: `moonlark approvals show {id}`; approve it: `moonlark approvals approve {id}`; {next}"
             );
         }
         let ask = if self.arguments.left_out {
@@ -112,10 +112,10 @@ impl ApprovalTicket {
     pub fn into_problem(self) -> Problem {
         let message = match self.run {
             None => {
-                format!("tool '{}' is called only when somebody has approved the call", self.tool)
+                format!("tool '{}' requires approval", self.tool)
             }
             Some(run) => {
-                format!("run {run} waits: {} is called when somebody has approved it", self.tool)
+                format!("run {run} waits for approval of {}", self.tool)
             }
         };
         let mut problem = Problem::new(ProblemCode::ApprovalRequired, message)

@@ -44,7 +44,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The arguments, or the request around them, are not what was asked for.
+    /// The arguments or the request are invalid.
     BadRequest = "bad_request",
     /// No tool, document or route has that name.
     NotFound = "not_found",
@@ -54,33 +54,33 @@ codes! {
     ToolError = "tool_error",
     /// A script used something the operator did not grant.
     Denied = "denied",
-    /// The caller has not shown who it is, or not so that it counts.
+    /// Credentials are missing or invalid.
     Unauthorized = "unauthorized",
-    /// The caller may not do this at all.
+    /// The caller is not allowed to do this.
     Forbidden = "forbidden",
-    /// A person has to decide on the call before it is made.
+    /// The call requires approval by a person.
     ApprovalRequired = "approval_required",
-    /// The request is larger than the server takes.
+    /// The request is larger than the server accepts.
     TooLarge = "too_large",
-    /// The request body is in a format the server does not read.
+    /// The request body has a format that the server does not support.
     UnsupportedMediaType = "unsupported_media_type",
     /// The method does not exist for this route.
     MethodNotAllowed = "method_not_allowed",
     /// A limit on memory, calls, log output or value size ended the call.
     Limit = "limit",
-    /// Too much is going on already; try again later.
+    /// A rate limit was exceeded, or the server is full; try again later.
     RateLimited = "rate_limited",
-    /// The caller went away before the call was done.
+    /// The call was cancelled, or its caller disconnected.
     Cancelled = "cancelled",
-    /// Something the call needs is not there at the moment, or not built in.
+    /// Something that the call needs is not available at the moment, or not built in.
     Unavailable = "unavailable",
     /// A script or extension does not load.
     BadScript = "bad_script",
     /// The configuration is wrong.
     BadConfig = "bad_config",
-    /// A run that is resumed, or follows a plan, goes another way than is on record.
+    /// A resumed run, or a run of a plan, makes other calls than were recorded.
     Diverged = "diverged",
-    /// A call was sent and its answer lost: somebody has to say whether it happened.
+    /// A call was sent and its answer lost: check whether it took effect, then resume.
     MayHaveHappened = "may_have_happened",
     /// A defect of Moonlark itself.
     Internal = "internal",

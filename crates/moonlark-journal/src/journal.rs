@@ -149,8 +149,10 @@ impl JournalRecorder for Journal {
 
     fn record_durably(&self, entry: JournalEntry) -> BoxFuture<Result<()>> {
         if let Some(problem) = self.shared.trouble.lock().clone() {
-            let message =
-                format!("this call must be on record before it is made, but {}", problem.message);
+            let message = format!(
+                "this call must be recorded in the journal before it is made, but {}",
+                problem.message
+            );
             return Box::pin(std::future::ready(Err(problem.with_message(message))));
         }
         let (waits, written) = oneshot::channel();

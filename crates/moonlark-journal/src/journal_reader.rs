@@ -539,7 +539,7 @@ fn read_duration(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Duration>>
 
 fn no_run_problem(text: &str) -> Problem {
     let text = moonlark_core::value::shorten_text(text);
-    Problem::new(ProblemCode::NotFound, format!("no run {text} is on record"))
+    Problem::new(ProblemCode::NotFound, format!("the journal has no run {text}"))
         .with_hint("`moonlark runs` lists those that are")
 }
 

@@ -12,8 +12,9 @@ pub(crate) fn pack_value(value: &Value) -> Result<Vec<u8>> {
 }
 
 pub(crate) fn unpack_value(bytes: &[u8]) -> Result<Value> {
-    rmp_serde::from_slice(bytes)
-        .map_err(|error| Problem::internal(format!("a value on record cannot be read: {error}")))
+    rmp_serde::from_slice(bytes).map_err(|error| {
+        Problem::internal(format!("a value in the journal cannot be read: {error}"))
+    })
 }
 
 pub(crate) fn pack_answer(answer: &Result<ToolAnswer>) -> Result<Vec<u8>> {
@@ -137,7 +138,7 @@ fn problem_from_fields(mut fields: Object) -> Result<Problem> {
 }
 
 fn garbled_answer_problem() -> Problem {
-    Problem::internal("an answer on record cannot be read")
+    Problem::internal("an answer in the journal cannot be read")
 }
 
 #[cfg(test)]

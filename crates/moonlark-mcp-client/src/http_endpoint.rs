@@ -267,11 +267,11 @@ impl HttpEndpoint {
                 format!("see what the account or token of mcp_servers.{name} may do"),
             ),
             (_, Some(_)) => (
-                "does not accept who we say we are (HTTP 401)",
+                "rejected our credentials (HTTP 401)",
                 format!("renew its token, or run: moonlark login {name}"),
             ),
             (_, None) => (
-                "wants to know who we are (HTTP 401)",
+                "requires authentication (HTTP 401)",
                 format!("set auth or headers of mcp_servers.{name}"),
             ),
         };

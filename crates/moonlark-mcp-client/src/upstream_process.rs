@@ -273,7 +273,7 @@ pub(super) fn process_ended_problem(
     };
     let said = match said.joined_lines() {
         none if none.is_empty() => String::new(),
-        lines => format!("; it said: {lines}"),
+        lines => format!("; its output: {lines}"),
     };
     Problem::unavailable(format!("upstream '{name}' {how}{said}"))
         .with_hint(format!("run its command by hand to see why: {shown}"))
@@ -355,7 +355,7 @@ mod tests {
         said.clone().log_and_remember("git".into(), Secrets::default(), text.as_slice()).await;
         let problem =
             process_ended_problem("git", "npx …", Some(Ok(ProcessEnding::Exited(3))), &said);
-        let start = "upstream 'git' exited with code 3; it said: line 13\nline 14\n";
+        let start = "upstream 'git' exited with code 3; its output: line 13\nline 14\n";
         assert!(problem.message.starts_with(start), "{problem}");
         assert!(problem.message.contains("bad \u{fffd} byte\nxxx"), "{problem}");
         assert!(problem.message.ends_with("x…") && problem.message.len() < 1500, "{problem}");

@@ -46,7 +46,8 @@ pub(crate) fn build_tool(
         input.insert("type".to_owned(), "object".into());
     }
     if !accepts_object(&input) {
-        let problem = Problem::bad_script("left out: its arguments are said to be no object");
+        let problem =
+            Problem::bad_script("left out: its schema does not describe an object of arguments");
         return (Err(at(problem)), None);
     }
     let input = Value::Object(input);

@@ -183,7 +183,7 @@ impl ApiExchange<'_> {
             }
             url = target;
         }
-        Err(Problem::unavailable(format!("API '{}' sends us in circles", self.api))
+        Err(Problem::unavailable(format!("API '{}': too many redirects", self.api))
             .with_retryable(false))
     }
 

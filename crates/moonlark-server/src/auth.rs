@@ -188,8 +188,11 @@ impl RequestAuthenticator {
         }
         Ok(match (ways.is_empty(), self.requires_token(&table, &configured)) {
             (false, _) => ways.join("; "),
-            (true, true) => "nobody has a token, so nobody may call over HTTP".to_owned(),
-            (true, false) => "nobody has to show who they are, on this machine".to_owned(),
+            (true, true) => {
+                "authentication is required and there are no tokens: every HTTP request is rejected"
+                    .to_owned()
+            }
+            (true, false) => "no authentication, on this machine only".to_owned(),
         })
     }
 
@@ -222,7 +225,7 @@ impl RequestAuthenticator {
             return Ok(Some((who, PresentedToken::Ours(hash))));
         }
         let Some(issuer) = &configured.issuer else {
-            return Err(AuthRefusal::invalid_token("is not one that was handed out here"));
+            return Err(AuthRefusal::invalid_token("is not known to this server"));
         };
         let (name, until) = issuer.verify_token(token).await.map_err(|doubt| match doubt {
             TokenRejection::Refused(JwtRejection::Invalid(why)) => AuthRefusal::invalid_token(why),
@@ -236,7 +239,7 @@ impl RequestAuthenticator {
             || table.held.iter().any(|it| it.name == name)
             || configured.settings.tokens.iter().any(|(ours, _)| *ours == name);
         if is_ours {
-            Err(AuthRefusal::invalid_token("has a name that belongs to somebody else here"))
+            Err(AuthRefusal::invalid_token("has a name that one of this server's own tokens uses"))
         } else {
             Ok(Some((
                 configured.principal_for(&name, false),

@@ -106,7 +106,7 @@ fn tool_operation(tool: &Tool) -> Json {
             }}}},
             "202": {"description": "Somebody has to approve the call: send it again with the token", "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Approval"}}}},
             "400": problem("The parameters do not fit"),
-            "401": problem("The caller has not shown who it is"),
+            "401": problem("Credentials are missing or invalid"),
             "403": problem("The caller may not do this"),
             "408": problem("The tool ran past its deadline"),
             "413": problem("The request is too large"),

@@ -18,7 +18,7 @@ use crate::user_text_file::UserTextFile;
 
 const SECRETS_FILE_NAME: &str = "secrets.env";
 
-const SECRETS_FILE_HEADER: &str = "# Values of ${NAME} in moonlark.toml, for this user alone. The environment comes before this file.\n";
+const SECRETS_FILE_HEADER: &str = "# Values of ${NAME} in moonlark.toml, for this user alone. The environment overrides this file.\n";
 
 /// The variables of the file, by name.
 #[derive(Clone, PartialEq, Eq, Default)]

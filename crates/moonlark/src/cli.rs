@@ -86,23 +86,23 @@ pub(crate) struct GlobalArgs {
     /// Print data as JSON.
     #[arg(long, global = true, help_heading = COMMON_OPTIONS_HEADING)]
     json: bool,
-    /// Say more on stderr (twice: even more).
+    /// Log more to stderr (twice: even more).
     #[arg(long, short, global = true, action = clap::ArgAction::Count, help_heading = COMMON_OPTIONS_HEADING)]
     verbose: u8,
-    /// Say only what is wrong.
+    /// Log only warnings and errors.
     #[arg(long, short, global = true, help_heading = COMMON_OPTIONS_HEADING)]
     quiet: bool,
     /// Do not use the project's running server: start what is needed in this process.
     #[arg(long, global = true, help_heading = COMMON_OPTIONS_HEADING)]
     standalone: bool,
-    /// How the log on stderr is written: for people, or as JSON for programs.
+    /// The format of the log on stderr.
     #[arg(long, global = true, value_name = "FORMAT", help_heading = COMMON_OPTIONS_HEADING)]
     log_format: Option<LogFormat>,
 }
 
 #[derive(Subcommand)]
 enum CliCommand {
-    /// A tour: starts a server with example tools and calls one through every way in.
+    /// A tour: starts a server with example tools and calls one over REST, MCP and the command line.
     Demo(demo::DemoArgs),
     /// Serve the tools over HTTP: MCP at /mcp, REST at /tools.
     Serve(serve::ServeArgs),
@@ -110,7 +110,7 @@ enum CliCommand {
     Stdio(stdio::StdioArgs),
     /// Run one agent script and show what it called.
     Run(run::RunArgs),
-    /// Show what agent scripts did, and go on with those that were interrupted.
+    /// List runs of agent scripts, and resume interrupted ones.
     Runs(runs::RunsArgs),
     /// List, approve or deny pending tool calls.
     Approvals(approvals::ApprovalsArgs),
@@ -142,26 +142,26 @@ enum CliCommand {
     Generate(generate::GenerateArgs),
     /// Load scripts and configuration without running a tool.
     Check(check::CheckArgs),
-    /// Look at the configuration.
+    /// Check or show the configuration.
     #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Log in to an upstream server.
     Login(login::LoginArgs),
-    /// Forget a login.
+    /// Delete the login of an upstream server.
     Logout(logout::LogoutArgs),
     /// Compare an upstream's tools with what was approved, and approve them.
     Pin(pin::PinArgs),
-    /// Hand out tokens to callers over HTTP, and take them back.
+    /// Add, list and remove tokens of HTTP callers.
     #[command(subcommand)]
     Token(token::TokenCommand),
-    /// Say what the rules of `[policy]` make of a call.
+    /// Explain which rule of `[policy]` applies to a call.
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
-    /// List where tools and documents come from, and how those sources are doing.
+    /// List the sources of tools and documents, with their state.
     Sources(sources::SourcesArgs),
-    /// Look for what is wrong with this set-up.
+    /// Check this set-up for problems.
     Doctor,
-    /// Take over the MCP servers of Claude, Cursor, VS Code, Codex, Gemini CLI or another client.
+    /// Import the MCP servers of Claude, Cursor, VS Code, Codex, Gemini CLI or another client.
     Import(import::ImportArgs),
     /// Register Moonlark with Claude, Cursor, VS Code, Codex, Gemini CLI or another client.
     Install(install::InstallArgs),

@@ -98,7 +98,7 @@ pub(crate) async fn resume_decided_runs(
                 let gateway = gateway.clone();
                 tokio::spawn(async move {
                     match resume_run(&gateway, run, caller).await {
-                        Ok(()) => tracing::info!("run {run} went on, as somebody has decided"),
+                        Ok(()) => tracing::info!("run {run} continues: its approval was decided"),
                         Err(problem) => tracing::warn!("run {run} did not go on: {problem}"),
                     }
                 });

@@ -7,7 +7,7 @@ use clap::{Arg, Command};
 use super::{cell, made_from};
 
 const INTRODUCTION: &str = "\
-Data goes to stdout, everything said about it to stderr. The exit code is 0 when the command did
+Data goes to stdout, messages and logs go to stderr. The exit code is 0 when the command did
 its work, 1 when it failed and 2 when the command line itself is wrong.
 ";
 

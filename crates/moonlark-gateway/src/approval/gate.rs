@@ -69,7 +69,7 @@ async fn obtain_approval(
             return Err(ticket.into_problem());
         };
         if pause_until_decided(call, run, approvals, &ticket).await?.is_none() {
-            let message = format!("nobody has decided whether {} may be called", tool.name);
+            let message = format!("the approval of {} was not decided in time", tool.name);
             return Err(Problem::new(ProblemCode::Forbidden, message)
                 .with_hint("run the script again to ask anew, or raise approvals.expiry"));
         }

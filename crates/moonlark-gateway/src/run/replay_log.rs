@@ -120,7 +120,7 @@ impl ReplayLog {
         let began = &call.began;
         if began.tool != tool.name {
             let message = format!(
-                "at {place} the script now calls {}, and on record is {}",
+                "at {place} the script now calls {}, but the journal has {}",
                 tool.name, began.tool
             );
             return Err(diverged_problem(message));
@@ -131,7 +131,7 @@ impl ReplayLog {
         let refused = began.args == Value::Null && matches!(answer, Some(Err(_)));
         if !refused && !are_same_arguments(tool, args, &began.args) {
             let message = format!(
-                "at {place} the script calls {} with other arguments than are on record",
+                "at {place} the script calls {} with other arguments than in the journal",
                 tool.name
             );
             return Err(diverged_problem(message));
@@ -175,7 +175,7 @@ fn are_same_arguments(tool: &Tool, now: &Value, then: &Value) -> bool {
 
 pub(super) fn diverged_problem(message: String) -> Problem {
     Problem::new(ProblemCode::Diverged, message).with_hint(
-        "nothing was called that is not on record. A run can be resumed only as long as its tools \
+        "no unrecorded call was made. A run can be resumed only as long as its tools \
          are what they were: start the script anew, and look at `moonlark runs` for what was done",
     )
 }
@@ -226,7 +226,7 @@ pub(super) fn lost_answers_problem(run: RecordId, calls: &[String]) -> Problem {
         ),
     };
     Problem::new(ProblemCode::MayHaveHappened, message).with_hint(format!(
-        "look whether it has happened. If it has not: `moonlark runs resume {run} --retry`. If it \
+        "check whether the call took effect. If it has not: `moonlark runs resume {run} --retry`. If it \
          has: --answer PLACE=JSON gives the script its answer, and --assume-done goes on without one; \
          --retry=PLACE and --assume-done=PLACE are for one of several"
     ))

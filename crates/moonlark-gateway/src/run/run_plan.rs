@@ -124,7 +124,7 @@ impl RunPlan {
 
 fn plan_diverged_problem(message: String) -> Problem {
     diverged_problem(message).with_hint(
-        "nothing was called that is not in the plan. What was done before is on record: make a \
+        "nothing was called that is not in the plan. What was done before is in the journal: make a \
          new plan for the rest",
     )
 }

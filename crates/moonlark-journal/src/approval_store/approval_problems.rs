@@ -17,7 +17,7 @@ pub(super) fn refused_problem(why: ApprovalRefusal, row: &ApprovalRow) -> Proble
         ApprovalRefusal::Expired => problem(format!("the time for approval {id} is over"))
             .with_hint("make the call again without the token, to ask anew"),
         ApprovalRefusal::Used => {
-            problem(format!("approval {id} was used: it is good for one call"))
+            problem(format!("approval {id} was used: an approval is valid for one call"))
                 .with_hint("make the call again without the token, to ask anew")
         }
     }

@@ -66,7 +66,10 @@ async fn coming_back_with_the_token_makes_the_call_once() {
     let granted = store.claim_approval(with_token(1, &ticket.token)).await.unwrap();
     assert_eq!(granted, ApprovalStatus::Granted { token: Some(ticket.token.clone()) });
     let message = refusal(&store, with_token(1, &ticket.token)).await;
-    assert_eq!(message, format!("approval {} was used: it is good for one call", ticket.id));
+    assert_eq!(
+        message,
+        format!("approval {} was used: an approval is valid for one call", ticket.id)
+    );
     assert_ne!(waits(&store, request(1)).await.id, ticket.id, "it is asked anew");
 }
 

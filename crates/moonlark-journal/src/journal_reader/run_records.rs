@@ -143,7 +143,7 @@ impl RunRecordReader<'_> {
             _ => None,
         };
         let Some((script, timeout, seed)) = exact else {
-            return Err(Problem::internal(format!("what is on record of run {run} is garbled")));
+            return Err(Problem::internal(format!("the journal entry of run {run} is damaged")));
         };
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(row.at).unwrap_or(0));
         let began = RunBegan {

@@ -20,7 +20,7 @@ pub(super) fn encode_plan(run: &Run) -> Value {
 
 /// The calls of a plan that is on record.
 pub(super) fn decode_plan(written: &Value) -> Result<Vec<PlannedCall>> {
-    let garbled = || Problem::internal("the plan on record cannot be read");
+    let garbled = || Problem::internal("the plan in the journal cannot be read");
     let Value::Array(calls) = written else { return Err(garbled()) };
     let call = |call: &Value| {
         let order = match call.get("order")? {

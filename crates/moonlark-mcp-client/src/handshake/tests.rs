@@ -351,7 +351,7 @@ async fn who_is_busy_or_wants_a_name_is_not_asked_again() {
     for (status, message, hint) in [
         (
             401,
-            "upstream 'web' wants to know who we are (HTTP 401)",
+            "upstream 'web' requires authentication (HTTP 401)",
             "set auth or headers of mcp_servers.web",
         ),
         (429, "upstream 'web' answered with HTTP 429 Too Many Requests", "try again in 7 seconds"),

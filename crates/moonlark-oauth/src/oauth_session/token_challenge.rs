@@ -96,7 +96,7 @@ impl OAuthSession {
                 shorten_to_line(&scope)
             );
             return Err(Problem::denied(message)
-                .with_hint("ask whoever runs it which permissions this account has"));
+                .with_hint("ask its operator which permissions this account has"));
         }
         if own {
             let held = self.current_tokens().map(|token| token.scopes).unwrap_or_default();

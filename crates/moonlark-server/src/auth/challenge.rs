@@ -37,8 +37,8 @@ impl AuthRefusal {
 
     pub(super) fn missing_token() -> Self {
         Self::from_problem(
-            Problem::new(ProblemCode::Unauthorized, "callers have to show who they are")
-                .with_hint("send the header Authorization: Bearer TOKEN; the operator hands out tokens with `moonlark token add NAME`"),
+            Problem::new(ProblemCode::Unauthorized, "authentication required")
+                .with_hint("send the header Authorization: Bearer TOKEN; the operator makes tokens with `moonlark token add NAME`"),
         )
     }
 
@@ -116,7 +116,7 @@ pub(crate) async fn serve_resource_metadata(
     let configured = auth.configured.load_full();
     let (Some(issuer), Some(base)) = (&configured.issuer, base_url(&configured, &headers, &uri))
     else {
-        let message = "no identity provider hands out tokens for this server";
+        let message = "no identity provider is configured for this server";
         return http_status::problem_response(&Problem::new(ProblemCode::NotFound, message));
     };
     let expected = &issuer.settings.expected;

@@ -60,7 +60,7 @@ impl<'a> ParsedJwt<'a> {
         if text.len() > MAX_JWT_BYTES {
             return Err(Invalid("is longer than a token can be"));
         }
-        let unreadable = || Invalid("is not one that was handed out here, and no JSON Web Token");
+        let unreadable = || Invalid("is not known to this server, and no JSON Web Token");
         let (signed, signature) = text.rsplit_once('.').ok_or_else(unreadable)?;
         let (header, claims) = signed.split_once('.').ok_or_else(unreadable)?;
         let bytes = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| unreadable());
@@ -70,7 +70,7 @@ impl<'a> ParsedJwt<'a> {
             return Err(Invalid("is signed by an algorithm that is not accepted"));
         }
         if header.crit.is_some() {
-            return Err(Invalid("asks for extensions that nobody here knows"));
+            return Err(Invalid("requires JWT extensions that are not supported"));
         }
         let claims = serde_json::from_slice(&bytes(claims)?).map_err(|_| unreadable())?;
         Ok(Self { header, signed: signed.as_bytes(), signature: bytes(signature)?, claims })
@@ -233,7 +233,7 @@ mod tests {
             Err(Invalid(why)) => why,
             Err(JwtRejection::LacksScope) => "lacks",
         };
-        let none = "is not one that was handed out here, and no JSON Web Token";
+        let none = "is not known to this server, and no JSON Web Token";
         for text in ["", ".", "..", "a.b.c", "e30.e30.", "mlk_abc", "!.!.!"] {
             assert_eq!(refused(text), none, "{text}");
         }
@@ -256,7 +256,7 @@ mod tests {
         let crit = json!({"alg": "ES256", "crit": ["b64"], "b64": false});
         assert_eq!(
             refused(&written(&crit, &json!({}))),
-            "asks for extensions that nobody here knows"
+            "requires JWT extensions that are not supported"
         );
         assert_eq!(refused(&"a".repeat(20_000)), "is longer than a token can be");
     }

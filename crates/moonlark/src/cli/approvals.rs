@@ -21,28 +21,28 @@ pub(crate) struct ApprovalsArgs {
 
 #[derive(Subcommand)]
 enum ApprovalsCommand {
-    /// List the calls that wait for a decision (which `moonlark approvals` does too).
+    /// List pending calls (the default of `moonlark approvals`).
     List(ApprovalsListArgs),
-    /// Show one with its exact arguments.
+    /// Show a pending call with its exact arguments.
     Show {
-        /// Its id, or the beginning or end of it.
+        /// The approval's id, or the beginning or end of it.
         id: String,
     },
-    /// Let the call be made, once.
+    /// Approve the call, once.
     Approve {
-        /// Its id, or the beginning or end of it.
+        /// The approval's id, or the beginning or end of it.
         id: String,
     },
-    /// Do not let the call be made.
+    /// Deny the call.
     Deny {
-        /// Its id, or the beginning or end of it.
+        /// The approval's id, or the beginning or end of it.
         id: String,
     },
 }
 
 #[derive(Args)]
 struct ApprovalsListArgs {
-    /// Also those that were decided, or that nobody decided in time.
+    /// Also calls that were approved, denied or have expired.
     #[arg(long)]
     all: bool,
 }
@@ -84,7 +84,7 @@ fn approval_line(approval: &ApprovalView) -> String {
     let id = short_id(approval.id);
     // Nobody should decide on what they do not see.
     let left_out = match approval.left_out {
-        Some(_) => format!("[not all is shown: see `moonlark approvals show {id}`] "),
+        Some(_) => format!("[shortened: see `moonlark approvals show {id}`] "),
         None => String::new(),
     };
     format!(

@@ -74,19 +74,23 @@ const EXAMPLE_FILES: [(&str, &str); 19] = [
 ];
 
 /// What the knowledge base is made from: this project's own guide.
-const GUIDE_FILES: [(&str, &str); 13] = guide![
+const GUIDE_FILES: [(&str, &str); 17] = guide![
     "apis.md",
+    "approvals.md",
+    "callers.md",
     "clients.md",
     "code-mode.md",
     "getting-started.md",
     "knowledge.md",
+    "observability.md",
     "operating.md",
+    "rules.md",
+    "runs-and-replay.md",
     "safety.md",
     "starlark.md",
     "surfaces.md",
     "testing.md",
     "tools.md",
-    "trust.md",
     "upstreams.md",
 ];
 
@@ -173,7 +177,7 @@ async fn show_tools(project: &Project, address: &str, folder: &Path) -> Result<(
     }
 
     let args = json!({"text": "a rose is a rose\nis a rose"});
-    print_title("One of them, report, through every way in");
+    print_title("One of them, report, over the command line, REST and MCP");
     let summary = |answer: &Json| text_or_placeholder(&answer["summary"]).to_owned();
     let rest = call_over_rest(address, "report", &args).await?;
     print_row("REST", &summary(&rest["result"]));

@@ -257,8 +257,8 @@ async fn collect_findings(
     if project.gateway.policy().has_approvals()
         && loaded.config.approvals.by == ApproverConfig::Caller
     {
-        let said = "rules want a person's approval, and approvals.by = \"caller\" lets the caller \
-                    that asks approve its own call";
+        let said = "rules require approval, and approvals.by = \"caller\" lets callers \
+                    approve their own calls";
         let hint = "set approvals.by = \"operator\"";
         findings.push(DoctorFinding::with_warning("approvals", Warning::new(said).with_hint(hint)));
     }

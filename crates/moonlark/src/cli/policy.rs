@@ -20,7 +20,7 @@ use crate::project::Project;
 
 #[derive(Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Say which rule decides on a tool, and why no earlier one does.
+    /// Explain which rule decides on a tool, and why no earlier one does.
     Explain(PolicyExplainArgs),
 }
 
@@ -140,7 +140,7 @@ fn describe_terms(terms: &RuleTerms, tool: &Tool) -> String {
     says.extend(terms.timeout.map(|time| format!("ended after {}", format_seconds(time))));
     says.extend(terms.cache.map(|time| {
         if tool.effects.read_only {
-            format!("answers good for {}", format_seconds(time))
+            format!("answers cached for {}", format_seconds(time))
         } else {
             "answers not kept, since it does not only read".to_owned()
         }

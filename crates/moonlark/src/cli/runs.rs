@@ -24,7 +24,7 @@ pub(crate) struct RunsArgs {
     command: Option<RunsCommand>,
     /// The run to show: its id, or the beginning or end of it (otherwise the newest are listed).
     id: Option<String>,
-    /// Go on showing what happens until Ctrl-C, or until the run has ended.
+    /// Keep showing what happens until Ctrl-C, or until the run has ended.
     #[arg(long, short)]
     follow: bool,
     /// List the calls that came from outside, instead of runs.
@@ -37,7 +37,7 @@ pub(crate) struct RunsArgs {
 
 #[derive(Subcommand)]
 enum RunsCommand {
-    /// Go on with a run that was interrupted; no call that was answered is made again.
+    /// Resume an interrupted run, or carry out a plan. Calls that were answered are not made again.
     Resume(RunsResumeArgs),
 }
 

@@ -94,8 +94,8 @@ impl ServedCommand {
     fn lost_connection_hint(&self) -> &'static str {
         match self {
             ServedCommand::Call(_) => {
-                "the call may have happened: look before you make it again; `moonlark runs --calls` \
-                 shows what is on record"
+                "the call may have happened: check before you make it again; `moonlark runs --calls` \
+                 lists recorded calls"
             }
             ServedCommand::Resume(_) | ServedCommand::Run(_) => {
                 "calls of the script may have happened: `moonlark runs` has the run, and \

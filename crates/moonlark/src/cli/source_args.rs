@@ -14,11 +14,11 @@ const SOURCE_OPTIONS_HEADING: &str = "Sources";
 
 #[derive(Args, Default)]
 pub(crate) struct SourceArgs {
-    /// An upstream MCP server: the command that starts it, quoted as for a shell, or its address. Comes before one of the same name in the configuration.
+    /// An upstream MCP server: the command that starts it, quoted as for a shell, or its address. Overrides one of the same name in the configuration.
     #[arg(long = "mcp", value_name = "NAME=COMMAND_OR_URL", value_parser = parse_server, help_heading = SOURCE_OPTIONS_HEADING)]
     servers: Vec<(String, McpServerConfig)>,
 
-    /// An API: its OpenAPI document, a file or an address. Comes before one of the same name in the configuration.
+    /// An API: its OpenAPI document, a file or an address. Overrides one of the same name in the configuration.
     #[arg(long = "api", value_name = "NAME=SPEC", value_parser = super::parse_key_value, help_heading = SOURCE_OPTIONS_HEADING)]
     apis: Vec<(String, String)>,
 

@@ -96,7 +96,7 @@ connector = {
 -- config: its keys under [connectors.script.FILE] in moonlark.toml
 -- Return a list of items or an iterator, or call emit(item) for each.
 --
--- A scan that names everything is complete: what is missing counts as gone. To
+-- A scan that names everything is complete: missing documents are removed. To
 -- read only what is new, keep a cursor in the table `state`, which survives
 -- until the next scan, and name what is gone: { source_id = …, deleted = true }.
 function connector.scan(config)

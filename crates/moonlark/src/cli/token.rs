@@ -18,26 +18,26 @@ use moonlark_state::state_folder::prepare_state_folder;
 
 #[derive(Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Hand out a token. It is shown once.
+    /// Make a token for a caller. It is shown once.
     Add(TokenAddArgs),
-    /// List whose tokens there are, and what they are for.
+    /// List the tokens by caller, with their tools.
     List,
-    /// Take a token back. A server that runs refuses it from now on.
+    /// Remove a token. A running server rejects it at once.
     Remove {
-        /// The name of its holder.
+        /// The caller's name.
         name: String,
     },
 }
 
 #[derive(Args)]
 pub(crate) struct TokenAddArgs {
-    /// The name of its holder, which the rules of `[policy]` know it by.
+    /// The caller's name, which the rules of `[policy]` refer to.
     name: String,
-    /// Tools that there are for it, such as `jira.*`; can be given several times.
-    /// Otherwise all that the rules leave.
+    /// Tools that the caller sees, such as `jira.*`; can be given several times.
+    /// Otherwise all that the rules allow.
     #[arg(long, value_name = "PATTERN")]
     tools: Vec<String>,
-    /// Let its holder see the runs of all, and decide all approvals.
+    /// Make the caller an operator: it sees the runs of all callers and decides all approvals.
     #[arg(long)]
     operator: bool,
 }
@@ -87,13 +87,13 @@ impl TokenAddArgs {
             eprint_line(format!("  Authorization: Bearer {}…", &token[..8.min(token.len())]));
         }
         if is_first && !global.quiet {
-            eprint_line("From now on, nobody calls over HTTP without a token.");
+            eprint_line("From now on, every HTTP request needs a token.");
         }
         Ok(())
     }
 }
 
-/// A pattern with a slip in it leaves its holder without the tool. Nothing is
+/// A misspelt pattern leaves its holder without the tool. Nothing is
 /// connected to for this: what upstreams and APIs have is not known here.
 async fn warn_of_unmatched_patterns(
     patterns: &[String],
@@ -110,7 +110,7 @@ async fn warn_of_unmatched_patterns(
     let strange = patterns_without_tool(&project.gateway.catalog(), patterns, &unknown);
     for (pattern, near) in strange {
         let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
-        eprint_line(format!("warning: no tool there is now is called {pattern}{near}"));
+        eprint_line(format!("warning: no tool matches {pattern}{near}"));
     }
 }
 
@@ -124,7 +124,7 @@ fn list_tokens(file: &TokenFile, auth: &ServerAuthConfig, global: &GlobalArgs) -
         return Ok(());
     }
     if held.is_empty() && auth.tokens.is_empty() {
-        print_line("nobody has a token; `moonlark token add NAME` hands one out");
+        print_line("there are no tokens; `moonlark token add NAME` makes one");
     }
     held.iter().for_each(|held| print_line(token_line(held, auth)));
     set().for_each(|name| {

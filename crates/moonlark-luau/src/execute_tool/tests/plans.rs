@@ -117,7 +117,7 @@ async fn what_is_not_in_the_plan_is_not_called() {
     assert_eq!(
         problem.to_string(),
         "error[diverged]: shop.put at 2 is not in the plan\n\
-         hint: nothing was called that is not in the plan. What was done before is on record: make a new plan for the rest"
+         hint: nothing was called that is not in the plan. What was done before is in the journal: make a new plan for the rest"
     );
     let done: Vec<String> = shop.done().into_keys().collect();
     assert_eq!(done, [r#"shop.put {"n":1}"#]);

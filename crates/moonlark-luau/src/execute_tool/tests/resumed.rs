@@ -97,7 +97,7 @@ async fn a_call_without_an_answer_may_have_happened_and_somebody_has_to_say() {
         problem.to_string(),
         format!(
             "error[may_have_happened]: shop.put at 2 with {{\"a\":\"{{\\\"n\\\":1}}\",\"n\":2}} was called and its answer was lost: it may have happened\n\
-             hint: look whether it has happened. If it has not: `moonlark runs resume {id} --retry`. \
+             hint: check whether the call took effect. If it has not: `moonlark runs resume {id} --retry`. \
              If it has: --answer PLACE=JSON gives the script its answer, and --assume-done goes on \
              without one; --retry=PLACE and --assume-done=PLACE are for one of several"
         )
@@ -162,15 +162,15 @@ async fn a_run_that_goes_another_way_is_stopped_before_it_calls_anything() {
     for (script, expected) in [
         (
             "local a = sdk.shop.set({ n = 1 }) return a",
-            "at 1 the script now calls shop.set, and on record is shop.put",
+            "at 1 the script now calls shop.set, but the journal has shop.put",
         ),
         (
             "local a = sdk.shop.put({ n = 7 }) return a",
-            "at 1 the script calls shop.put with other arguments than are on record",
+            "at 1 the script calls shop.put with other arguments than in the journal",
         ),
         (
             "shop.set({ n = 5 }) return coroutine.wrap(function() return sdk.shop.put({ n = 1 }) end)()",
-            "at 1 the script now calls shop.set, and on record is shop.put",
+            "at 1 the script now calls shop.set, but the journal has shop.put",
         ),
         (
             "return coroutine.wrap(function() return sdk.shop.put({ n = 1 }) end)()",

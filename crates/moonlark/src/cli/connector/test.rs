@@ -88,7 +88,7 @@ impl ConnectorTestArgs {
         }
         let ScanOutcome { complete, state } = scanned?;
         say(if complete {
-            "  ✓ The scan is complete: what it did not name counts as gone"
+            "  ✓ The scan is complete: documents that it did not name are removed"
         } else {
             "  ✓ The scan is incremental: what it did not name stays"
         });

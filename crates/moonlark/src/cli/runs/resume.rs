@@ -20,16 +20,16 @@ use crate::project_journal;
 pub(crate) struct RunsResumeArgs {
     /// The run, or the plan: its id, or the beginning or end of it.
     id: String,
-    /// A call that may have happened has happened: go on without its answer. All
-    /// of them, or the one at this place.
+    /// The lost call took effect: continue without its answer. All lost calls, or the
+    /// one at this place.
     #[arg(long, value_name = "PLACE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     assume_done: Vec<String>,
-    /// A call that may have happened has not: make it. All of them, or the one at
+    /// The lost call did not take effect: make it again. All lost calls, or the one at
     /// this place.
     #[arg(long, value_name = "PLACE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     retry: Vec<String>,
-    /// A call that may have happened has happened, and this is what it answered: the
-    /// one at this place, or the only one.
+    /// The lost call took effect, and this is its answer: the call at this place, or the
+    /// only one.
     #[arg(long, value_name = "PLACE=JSON")]
     answer: Vec<String>,
     /// Carry out a plan another time, which does everything in it again.

@@ -14,7 +14,7 @@ const MAX_SCRIPT_COLUMNS: usize = 60;
 
 pub(super) fn list_lines(runs: &[RunSummary]) -> Vec<String> {
     match runs {
-        [] => vec!["no run is on record".to_owned()],
+        [] => vec!["the journal has no runs".to_owned()],
         runs => runs.iter().map(run_line).collect(),
     }
 }
@@ -37,7 +37,7 @@ pub(super) fn run_line(run: &RunSummary) -> String {
 
 pub(super) fn call_lines(calls: &[CallView]) -> Vec<String> {
     match calls {
-        [] => vec!["no call is on record".to_owned()],
+        [] => vec!["the journal has no calls".to_owned()],
         calls => calls.iter().map(call_line).collect(),
     }
 }

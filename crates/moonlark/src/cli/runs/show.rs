@@ -92,7 +92,7 @@ fn approval_wait_lines(run: &RunSummary, approval: RecordId) -> Vec<String> {
         }
         AwaitedApprovalState::Expired if run.is_alive => {
             return vec![format!(
-                "  nobody decided on approval {approval} in time: its script is told so"
+                "  nobody decided on approval {approval} in time: its script gets an error"
             )];
         }
         AwaitedApprovalState::Expired => {
@@ -105,7 +105,7 @@ fn approval_wait_lines(run: &RunSummary, approval: RecordId) -> Vec<String> {
         }
         AwaitedApprovalState::Approved => format!("  {by} has approved the call it waited for"),
         AwaitedApprovalState::Denied => {
-            format!("  {by} has denied the call it waited for, which its script is told")
+            format!("  {by} has denied the call it waited for: its script gets an error")
         }
     };
     if run.is_alive {
@@ -149,7 +149,7 @@ fn resume_hint_lines(run: &RunView) -> Vec<String> {
     match calls_in_doubt(run).count() {
         0 => lines.push(format!("  `moonlark runs resume {id}` goes on with it")),
         1 => {}
-        _ => lines.push("  what is said of several calls goes into one command".to_owned()),
+        _ => lines.push("  for several calls, give all options in one command".to_owned()),
     }
     lines
 }
