@@ -11,7 +11,6 @@
 mod approval_store;
 mod id_search;
 mod journal;
-mod journal_problem;
 mod journal_queue;
 mod journal_reader;
 mod journal_rows;

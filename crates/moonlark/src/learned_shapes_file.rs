@@ -6,8 +6,7 @@
 //! Several processes may keep the same file: each adds what it knows to what is
 //! there.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use moonlark_state::state_folder::create_state_folder;
+use moonlark_state::write_private_file;
 
 /// The least time between two writings.
 const LEARNED_WRITE_INTERVAL: Duration = Duration::from_secs(5);
@@ -112,23 +112,11 @@ fn import_file(gateway: &Gateway, file: &Path) -> Result<(), String> {
     gateway.learned_shapes().import_json(&text).map_err(|problem| problem.message)
 }
 
-/// Whole or not at all, and for nobody else to read.
 fn export_file(gateway: &Gateway, file: &Path) -> Result<(), String> {
     // What others have written since; if it is broken, it is replaced.
     let _ = import_file(gateway, file);
     let folder = file.parent().unwrap_or(Path::new("."));
-    let written = || -> std::io::Result<()> {
-        create_state_folder(folder)?;
-        let partial = file.with_extension(format!("{}.partial", std::process::id()));
-        let mut options = std::fs::OpenOptions::new();
-        let mut text =
-            options.write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
-        let whole = text
-            .write_all(gateway.learned_shapes().export_json().to_string().as_bytes())
-            .and_then(|()| text.sync_all());
-        whole.and_then(|()| std::fs::rename(&partial, file)).inspect_err(|_| {
-            let _ = std::fs::remove_file(&partial);
-        })
-    };
-    written().map_err(|error| format!("{}: {error}", file.display()))
+    let text = gateway.learned_shapes().export_json().to_string();
+    let written = create_state_folder(folder).and_then(|()| write_private_file(file, text));
+    written.map_err(|error| format!("{}: {error}", file.display()))
 }
