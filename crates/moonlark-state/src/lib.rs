@@ -5,7 +5,10 @@
 //! crate knows no tool, no protocol and no configuration key.
 
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)
+)]
 
 pub mod atomic_file;
 pub mod env_text;

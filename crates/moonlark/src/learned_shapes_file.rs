@@ -10,10 +10,11 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use moonlark_child::spawn_owned;
 use moonlark_gateway::Gateway;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use moonlark_state::state_folder::create_state_folder;
 use moonlark_state::write_private_file;
@@ -34,7 +35,7 @@ pub(crate) fn import_learned_shapes(gateway: &Gateway, state: &Path) {
 /// Writes what is new from now on, until it is stopped.
 pub(crate) struct LearnedShapesWriter {
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    task: AbortOnDropHandle<()>,
 }
 
 impl LearnedShapesWriter {
@@ -43,7 +44,7 @@ impl LearnedShapesWriter {
         // From now on, not from when the task begins.
         let changes = gateway.learned_shapes().subscribe_to_changes();
         let kept = *changes.borrow();
-        let task = tokio::spawn(write_until_stopped(gateway, changes, kept, file, stop.clone()));
+        let task = spawn_owned(write_until_stopped(gateway, changes, kept, file, stop.clone()));
         LearnedShapesWriter { stop, task }
     }
 
