@@ -98,9 +98,7 @@ fn a_database_of_a_newer_version_is_left_alone() {
     run(&project, &["sync", "--quiet"]);
     let file = project.path(".moonlark/moonlark.db");
     let database = rusqlite::Connection::open(&file).unwrap();
-    let changed =
-        database.execute("UPDATE kb_meta SET value = 999 WHERE key = 'version'", []).unwrap();
-    assert_eq!(changed, 1);
+    database.pragma_update(None, "user_version", 999).unwrap();
     drop(database);
     let before = std::fs::read(&file).unwrap();
     for command in [&["search", "x"] as &[&str], &["sync"], &["sources"], &["get", "x"]] {

@@ -1,13 +1,18 @@
-//! Processes that do not outlive Moonlark, nor the handle they are held by.
+//! Processes and tasks that do not outlive Moonlark, nor the handle they are held by.
 //!
 //! Commands of scripts and upstream servers are started through here. It knows
 //! nothing of what they are for.
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)
+)]
 
+mod owned_task;
 mod process_ending;
 mod supervised;
 mod supervisor;
 
+pub use owned_task::{spawn_owned, spawn_to_finish, try_spawn_to_finish, wait_for_finishing_tasks};
 pub use process_ending::ProcessEnding;
 pub use supervised::{LaunchSpec, SupervisedProcess, SupervisorHandle};
 pub use supervisor::supervise_if_asked;

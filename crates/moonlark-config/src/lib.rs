@@ -9,7 +9,10 @@
 //! (patterns, rates, logins). So it knows some of them, and only the binary knows it.
 
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)
+)]
 
 mod agents_config;
 mod api_config;

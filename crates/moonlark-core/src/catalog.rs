@@ -522,7 +522,7 @@ fn estimate_listed_bytes(tool: &Tool) -> usize {
 }
 
 /// `name`, or with the first number behind it that makes it free.
-fn numbered_until_free(name: &str, taken: impl Fn(&str) -> bool) -> String {
+pub fn numbered_until_free(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let numbered = (2..).map(|number| format!("{name}_{number}"));
     std::iter::once(name.to_owned())
         .chain(numbered)

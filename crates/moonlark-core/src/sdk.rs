@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::catalog::numbered_until_free;
 use crate::nearest::nearest_name;
 use crate::problem::{Problem, ProblemCode, Result};
 use crate::tool::{SourceKind, Tool, ToolExposure};
@@ -221,10 +222,8 @@ fn unique_identifiers<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<S
     names
         .map(|name| {
             let wanted = to_identifier(name);
-            let free = |it: &String| !taken.contains(it) && (it == name || !kept.contains(&**it));
-            let numbered = (2..).map(|number| format!("{wanted}_{number}"));
-            let found = std::iter::once(wanted.clone()).chain(numbered).find(free);
-            let found = found.unwrap_or(wanted);
+            let is_taken = |it: &str| taken.contains(it) || (it != name && kept.contains(it));
+            let found = numbered_until_free(&wanted, is_taken);
             taken.insert(found.clone());
             found
         })

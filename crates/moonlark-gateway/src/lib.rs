@@ -6,7 +6,10 @@
 //! `moonlark-core`, and never each other.
 
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)
+)]
 
 pub mod admission;
 pub mod approval;

@@ -28,6 +28,7 @@ impl TimerHeartbeat {
         }
         let beating = HeartbeatGuard(self.0.clone());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            #[expect(clippy::disallowed_methods, reason = "a timer that is over in a moment")]
             runtime.spawn(async move {
                 tokio::time::sleep(HEARTBEAT_INTERVAL).await;
                 drop(beating);

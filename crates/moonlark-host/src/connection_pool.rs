@@ -119,6 +119,10 @@ impl<K: Hash + Eq + Clone + Send + 'static, C: Send + 'static> ConnectionPool<K,
         {
             let at = now + self.idle;
             state.sweep = Some(at);
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "pools last as long as the process; it ends when nothing is idle"
+            )]
             runtime.spawn(async move {
                 tokio::time::sleep_until(at).await;
                 self.state.lock().sweep = None;

@@ -5,7 +5,10 @@
 //! to try again, where a redirect leads, what an error goes back to.
 
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)
+)]
 
 mod error_cause;
 mod http_client;
@@ -22,5 +25,5 @@ pub use redirect::{becomes_get, is_redirect, location_url};
 pub use request_authorizer::RequestAuthorizer;
 pub use request_body::send_with_body;
 pub use response_body::{BodyReadError, join_challenges, read_body, read_body_start};
-pub use retry::{backoff_pause, retry_after, retry_after_seconds};
+pub use retry::{RetryBackoff, retry_after, retry_after_seconds};
 pub use trace_headers::add_trace_headers;

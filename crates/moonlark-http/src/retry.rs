@@ -18,10 +18,39 @@ pub fn retry_after_seconds(headers: &HeaderMap) -> Option<u32> {
     Some(u32::try_from(whole).unwrap_or(u32::MAX))
 }
 
-/// The pause before the next try after `tries` earlier ones: `first`, and then twice as
-/// long each time, up to `max`.
-pub fn backoff_pause(first: Duration, max: Duration, tries: u32) -> Duration {
-    first.saturating_mul(1 << tries.min(16)).min(max)
+/// Ever longer pauses between tries: each twice as long as the one before, up to a bound.
+/// Every pause is between half and all of that, so that many who failed at the same time
+/// do not come back at the same time.
+#[derive(Debug, Clone)]
+pub struct RetryBackoff {
+    first: Duration,
+    max: Duration,
+    next: Duration,
+}
+
+impl RetryBackoff {
+    pub const fn new(first: Duration, max: Duration) -> RetryBackoff {
+        RetryBackoff { first, max, next: first }
+    }
+
+    /// How long to wait before the next try.
+    pub fn next_pause(&mut self) -> Duration {
+        let pause = self.next.min(self.max);
+        self.next = pause.saturating_mul(2);
+        add_jitter(pause)
+    }
+
+    /// It worked: the next pause is a short one again.
+    pub fn reset(&mut self) {
+        self.next = self.first;
+    }
+}
+
+fn add_jitter(pause: Duration) -> Duration {
+    let mut byte = [128];
+    // Without chance it is the middle.
+    let _ = getrandom::fill(&mut byte);
+    pause.mul_f64(0.5 + f64::from(byte[0]) / 510.0)
 }
 
 /// Seconds, or a date.
@@ -64,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn pauses_double_up_to_the_longest() {
-        let pause = |tries| {
-            backoff_pause(Duration::from_millis(250), Duration::from_secs(10), tries).as_millis()
-        };
-        assert_eq!(
-            [pause(0), pause(1), pause(5), pause(6), pause(99)],
-            [250, 500, 8000, 10000, 10000]
-        );
+    fn pauses_double_up_to_the_longest_and_are_never_shorter_than_half() {
+        let mut backoff = RetryBackoff::new(Duration::from_millis(250), Duration::from_secs(10));
+        for expected in [250, 500, 1000, 2000, 4000, 8000, 10000, 10000] {
+            let pause = backoff.next_pause().as_millis();
+            assert!((expected / 2..=expected).contains(&pause), "{pause} of {expected}");
+        }
+        backoff.reset();
+        assert!(backoff.next_pause() <= Duration::from_millis(250));
     }
 }

@@ -36,9 +36,8 @@ pub use approval_row::ApprovalView;
 use approval_row::{APPROVAL_COLUMNS, ApprovalRow};
 
 use crate::id_search::{ID_HAS_PART, MAX_CANDIDATES, ambiguous_id_problem, hex_digits};
-use crate::journal_problem::journal_problem;
 use crate::journal_rows::{SqlId, unix_micros};
-use crate::journal_schema;
+use crate::journal_schema::{JOURNAL_DATABASE, journal_problem};
 use crate::sealing::{JournalSeal, SealedField};
 use crate::value_packing::{pack_value, unpack_value};
 
@@ -378,7 +377,7 @@ impl ApprovalStoreInner {
         let open = match &mut *held {
             Some(open) => open,
             none => none.insert(ApprovalDatabase {
-                connection: journal_schema::open_database(&self.file)?,
+                connection: JOURNAL_DATABASE.open_to_write(&self.file)?,
                 seal: JournalSeal::load_beside(&self.file)?,
             }),
         };

@@ -20,9 +20,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::id_search::{ID_HAS_PART, MAX_CANDIDATES, ambiguous_id_problem, hex_digits};
-use crate::journal_problem::journal_problem;
 use crate::journal_rows::{SqlId, effects_from_bits, unix_micros};
-use crate::journal_schema::open_if_begun;
+use crate::journal_schema::{JOURNAL_DATABASE, journal_problem};
 use crate::process_lock;
 use crate::sealing::{JournalSeal, SealedField};
 use crate::value_packing::{unpack_answer, unpack_value};
@@ -339,7 +338,7 @@ impl JournalReader {
     }
 
     fn open_connection(&self) -> Result<Option<Connection>> {
-        open_if_begun(&self.file)
+        JOURNAL_DATABASE.open_existing(&self.file)
     }
 
     fn query_rows<T>(

@@ -14,10 +14,9 @@ use moonlark_core::{Problem, Result};
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
 
-use crate::journal_problem::journal_problem;
 use crate::journal_queue::{JournalQueue, JournalQueueItem};
 use crate::journal_rows::{self, EntryWriteError, unix_micros};
-use crate::journal_schema::{self, JournalSettings};
+use crate::journal_schema::{JOURNAL_DATABASE, JournalSettings, journal_problem};
 use crate::process_lock::{self, ProcessLock};
 use crate::retention::JournalRetention;
 use crate::sealing::JournalSeal;
@@ -200,7 +199,7 @@ impl JournalWriter {
 
 impl OpenJournal {
     fn new(file: &Path) -> Result<OpenJournal> {
-        let connection = journal_schema::open_database(file)?;
+        let connection = JOURNAL_DATABASE.open_to_write(file)?;
         let seal = JournalSeal::load_beside(file)?;
         let process = ProcessLock::acquire(file)?;
         let row = params![process.lock, std::process::id(), unix_micros(SystemTime::now())];

@@ -6,12 +6,14 @@
 //! crate knows no script, no protocol and no configuration file.
 
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)
+)]
 
 mod approval_store;
 mod id_search;
 mod journal;
-mod journal_problem;
 mod journal_queue;
 mod journal_reader;
 mod journal_rows;

@@ -1,34 +1,31 @@
 //! Which processes are alive: each holds the lock of a file for as long as it
 //! lives, and the system lets go of it however the process ends.
 
-use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use moonlark_core::record_id::RecordId;
 use moonlark_core::{Problem, Result};
-
-use crate::journal_schema::create_private_folder;
+use moonlark_state::LockFile;
+use moonlark_state::atomic_file::create_private_folder;
 
 /// This process, as others see it.
 pub(crate) struct ProcessLock {
     pub(crate) lock: String,
     path: PathBuf,
-    _file: File,
+    _file: LockFile,
 }
 
 impl ProcessLock {
     /// Say that this process writes to the database at `file`.
     pub(crate) fn acquire(file: &Path) -> Result<ProcessLock> {
         let folder = locks_folder(file);
-        create_private_folder(&folder)?;
         let lock = RecordId::new().to_string();
         let path = folder.join(&lock);
         // Locked before it is there by its name: nobody must take it for left over.
         let aside = path.with_extension("new");
-        let begun = File::create(&aside).and_then(|file| {
-            file.lock()?;
-            std::fs::rename(&aside, &path).map(|()| file)
-        });
+        let begun = create_private_folder(&folder)
+            .and_then(|()| LockFile::acquire(&aside))
+            .and_then(|file| std::fs::rename(&aside, &path).map(|()| file));
         let _file = begun.map_err(|error| {
             Problem::unavailable(format!("{} cannot be locked: {error}", path.display()))
                 .with_retryable(false)
@@ -45,8 +42,7 @@ impl Drop for ProcessLock {
 
 /// Whether the process with this lock still writes to the database at `file`.
 pub(crate) fn is_process_alive(file: &Path, lock: &str) -> bool {
-    let Ok(file) = File::open(locks_folder(file).join(lock)) else { return false };
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    LockFile::is_held(&locks_folder(file).join(lock))
 }
 
 /// The locks of the processes that write to the database at `file`.

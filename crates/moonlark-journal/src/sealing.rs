@@ -4,14 +4,15 @@
 //! The key is a file beside it, for this user's eyes only. What is sealed says
 //! where it belongs, so nobody can move it to another row.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::{Problem, Result};
+use moonlark_state::create_private_file;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 
@@ -152,30 +153,11 @@ fn read_key(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Written aside and linked into place: whoever else makes one at the same time
-/// ends up with the same.
+/// Whoever else makes one at the same time ends up with the same.
 fn make_key(path: &Path) -> io::Result<Vec<u8>> {
     let mut key = vec![0; JOURNAL_KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
-    let aside = partial_path(path);
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&aside)?;
-    let made =
-        file.write_all(&key).and_then(|()| file.sync_all()).and_then(
-            |()| match std::fs::hard_link(&aside, path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_key(path),
-                Err(error) => Err(error),
-                Ok(()) => Ok(key),
-            },
-        );
-    let _ = std::fs::remove_file(&aside);
-    made
-}
-
-fn partial_path(path: &Path) -> PathBuf {
-    path.with_extension(format!("key.{}", RecordId::new()))
+    if create_private_file(path, &key)? { Ok(key) } else { read_key(path) }
 }
 
 fn unusable_key_problem(path: &Path, error: &io::Error) -> Problem {

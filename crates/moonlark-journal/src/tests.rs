@@ -389,7 +389,7 @@ async fn a_damaged_file_is_said_and_a_new_one_begun_when_it_is_moved_away() {
     .unwrap();
     let journal = place.journal();
     let problem = journal.flush().await.unwrap_err();
-    assert!(problem.message.ends_with("is damaged"), "{problem}");
+    assert!(problem.message.ends_with("is not the journal, or damaged"), "{problem}");
     assert_eq!(journal.health().problem, Some(problem));
     journal.record_entry(JournalEntry::CallBegan(call_began(None, None, Value::Null)));
     assert!(place.reader().list_runs(1, None).is_err());
@@ -407,7 +407,7 @@ async fn a_file_of_a_newer_version_is_left_alone() {
     drop(connection);
     let journal = place.journal();
     let problem = journal.flush().await.unwrap_err();
-    assert!(problem.message.contains("newer version of Moonlark (form 99"), "{problem}");
+    assert!(problem.message.contains("newer Moonlark: its tables have version 99"), "{problem}");
     assert_eq!(place.reader().list_runs(1, None).unwrap_err(), problem);
 }
 

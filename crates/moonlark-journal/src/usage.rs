@@ -67,15 +67,13 @@ pub(crate) fn callers_by_usage(connection: &Connection) -> rusqlite::Result<Vec<
 /// Make the table for a journal that has none, with what is in the journal.
 pub(crate) fn create_usage_table(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&format!(
-        "BEGIN IMMEDIATE; \
-         CREATE TABLE IF NOT EXISTS journal_usage (caller TEXT PRIMARY KEY, bytes INTEGER NOT NULL) \
+        "CREATE TABLE IF NOT EXISTS journal_usage (caller TEXT PRIMARY KEY, bytes INTEGER NOT NULL) \
          WITHOUT ROWID; \
          INSERT OR IGNORE INTO journal_usage SELECT caller, sum(bytes) FROM (\
          SELECT coalesce(call.caller, '') AS caller, {CALL_BYTES} AS bytes \
          FROM journal_calls AS call LEFT JOIN journal_exact AS exact ON exact.id = call.id \
          UNION ALL SELECT coalesce(run.caller, ''), {RUN_BYTES} FROM journal_runs AS run) \
-         GROUP BY caller; \
-         COMMIT"
+         GROUP BY caller"
     ))
 }
 

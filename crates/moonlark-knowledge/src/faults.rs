@@ -207,7 +207,7 @@ async fn a_full_disk_says_so_and_keeps_what_was_committed() {
     let problem = sync(&full, Listed::new(items_of_version(0))).await.unwrap_err();
     assert_eq!(
         problem.message,
-        format!("there is no room for the knowledge base {}", file.display())
+        format!("there is no room for the knowledge base {}: the disk is full", file.display())
     );
     assert!(problem.hint.unwrap().starts_with("make room on the disk"));
     content(&file);
@@ -224,7 +224,10 @@ async fn a_file_that_is_no_knowledge_base_is_a_problem() {
     let Err(problem) = KnowledgeDatabase::open(&file, KnowledgeSettings::default()).await else {
         panic!()
     };
-    assert_eq!(problem.message, format!("{} is no knowledge base, or damaged", file.display()));
+    assert_eq!(
+        problem.message,
+        format!("{} is not the knowledge base, or damaged", file.display())
+    );
     let problem = sync(&small(&file), Listed::of(&[])).await.unwrap_err();
     assert_eq!((problem.code, problem.is_retryable()), (ProblemCode::Unavailable, false));
     assert!(std::fs::read_to_string(&file).unwrap().starts_with("This is a letter"));
@@ -235,24 +238,32 @@ async fn a_file_from_a_newer_version_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("k.db");
     sync(&small(&file), Listed::of(&[("a", "rhubarb")])).await.unwrap();
-    rusqlite::Connection::open(&file)
-        .unwrap()
-        .execute("UPDATE kb_meta SET value = 7 WHERE key = 'version'", [])
-        .unwrap();
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 7).unwrap();
     let Err(problem) = KnowledgeDatabase::open(&file, KnowledgeSettings::default()).await else {
         panic!()
     };
     let expected = format!(
-        "the knowledge base {} has version 7, and this Moonlark knows version 1",
+        "the knowledge base {} was written by a newer Moonlark: its tables have version 7, and this one knows version 1",
         file.display()
     );
     assert_eq!(problem.message, expected);
-    assert!(problem.hint.unwrap().contains("a newer Moonlark"));
+    assert!(problem.hint.unwrap().contains("name another file by store.url"));
     assert_eq!(sync(&small(&file), Listed::of(&[])).await.unwrap_err().message, expected);
     assert_eq!(
         small(&file).search(SearchQuery::new("rhubarb")).await.unwrap_err().message,
         expected
     );
+}
+
+#[tokio::test]
+async fn a_file_from_before_it_had_a_version_is_read_and_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("k.db");
+    sync(&small(&file), Listed::of(&[("a", "rhubarb")])).await.unwrap();
+    rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 0).unwrap();
+    assert_eq!(find(&small(&file), "rhubarb").await, ["a"]);
+    sync(&small(&file), Listed::of(&[("b", "rhubarb")])).await.unwrap();
+    assert_eq!(find(&small(&file), "rhubarb").await, ["b"]);
 }
 
 #[tokio::test]

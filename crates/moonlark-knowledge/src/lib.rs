@@ -5,7 +5,10 @@
 //! knows the binary, which hands it over as a [`SourceConnector`].
 
 #![cfg_attr(not(test), forbid(unsafe_code))]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)
+)]
 
 mod chunk;
 mod embedder;

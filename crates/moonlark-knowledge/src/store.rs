@@ -16,10 +16,11 @@ mod store_error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use moonlark_core::{Problem, Result};
+use moonlark_core::Result;
+use moonlark_state::state_database::{DatabaseHints, StateDatabase};
 use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
 pub(crate) use document_bodies::write_body;
 pub(crate) use document_changes::{
@@ -40,11 +41,20 @@ pub(crate) use source_rows::{
 };
 pub(crate) use store_error::{MapStoreError, StoreResult, damaged_error};
 
-/// What the tables are like. A file with a higher number is somebody else's.
-const KNOWLEDGE_SCHEMA_VERSION: i64 = 1;
+static KNOWLEDGE_DATABASE: StateDatabase = StateDatabase {
+    name: "the knowledge base",
+    migrations: &[|transaction| transaction.execute_batch(include_str!("store/schema.sql"))],
+    first_table: "kb_meta",
+    busy_timeout: Duration::from_secs(30),
+    max_kept_wal_bytes: 64 << 20,
+    hints: DatabaseHints {
+        newer: "use that one, or name another file by store.url and sync again",
+        damaged: "move the file away and sync again: all of it is made from its sources",
+        full: "make room on the disk and sync again: what was committed is not done again",
+        unwritable: "the file and its folder have to be readable and writable for this process; store.url names another place",
+    },
+};
 
-/// How long a writer waits for another one's commit.
-const WRITER_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections kept for the next reader.
 const MAX_IDLE_READERS: usize = 8;
 
@@ -107,44 +117,16 @@ impl KnowledgeStore {
 
     /// A connection that writes; makes the file and its tables.
     pub(crate) fn open_writer(&self) -> Result<Connection> {
-        if let Some(folder) = self.file.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| {
-                Problem::unavailable(format!("cannot make {}: {error}", folder.display()))
-                    .with_hint("the knowledge base is kept there; store.url names another place")
-            })?;
-        }
-        self.create_private()?;
-        let mut connection = self.open_connection(OpenFlags::SQLITE_OPEN_CREATE)?;
+        let mut connection = KNOWLEDGE_DATABASE.open_to_write(&self.file)?;
         self.prepare_writer(&mut connection).map_store_error(&self.file)?;
-        match self.schema_version(&connection)? {
-            Some(_) => (),
-            None => self.create_tables(&mut connection)?,
-        }
         Ok(connection)
     }
 
-    /// Make the file for its user alone: documents are nobody else's to read. The files
-    /// that SQLite puts beside it get the same permissions.
-    fn create_private(&self) -> Result<()> {
-        use std::os::unix::fs::OpenOptionsExt;
-        let mut options = std::fs::OpenOptions::new();
-        match options.write(true).create_new(true).mode(0o600).open(&self.file) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(Problem::unavailable(format!("cannot make {}: {error}", self.file.display()))
-                    .with_hint("the knowledge base is kept there; store.url names another place"))
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn prepare_writer(&self, connection: &mut Connection) -> rusqlite::Result<()> {
-        // Says how the file is made, if it is not there yet.
-        connection.pragma_update(None, "auto_vacuum", "incremental")?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
+        prepare_connection(connection)?;
         // A crash of the process loses nothing; one of the machine may lose the
         // last commits, which the next sync makes again.
         connection.pragma_update(None, "synchronous", "normal")?;
-        connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
         connection.pragma_update(None, "temp_store", "memory")?;
         #[cfg(test)]
         if let Some(most) = self.most_pages {
@@ -154,67 +136,21 @@ impl KnowledgeStore {
         Ok(())
     }
 
-    fn create_tables(&self, connection: &mut Connection) -> Result<()> {
-        let transaction = connection.transaction().map_store_error(&self.file)?;
-        // Somebody else may have been first.
-        if self.schema_version(&transaction)?.is_none() {
-            transaction
-                .execute_batch(include_str!("store/schema.sql"))
-                .map_store_error(&self.file)?;
-            transaction
-                .execute("INSERT INTO kb_meta VALUES ('version', ?1)", [KNOWLEDGE_SCHEMA_VERSION])
-                .map_store_error(&self.file)?;
-        }
-        transaction.commit().map_store_error(&self.file)
-    }
-
     /// A connection that only reads, if there is anything to read.
     pub(crate) fn open_reader(&self) -> Result<Option<Connection>> {
-        if !self.file.exists() {
-            return Ok(None);
-        }
-        let connection = self.open_connection(OpenFlags::empty())?;
-        connection.pragma_update(None, "query_only", true).map_store_error(&self.file)?;
-        connection.pragma_update(None, "cache_size", -16_384).map_store_error(&self.file)?;
-        Ok(self.schema_version(&connection)?.map(|_| connection))
+        let opened = KNOWLEDGE_DATABASE.open_existing(&self.file)?;
+        let Some(connection) = opened else { return Ok(None) };
+        let prepared = prepare_connection(&connection)
+            .and_then(|()| connection.pragma_update(None, "query_only", true))
+            .and_then(|()| connection.pragma_update(None, "cache_size", -16_384));
+        prepared.map_store_error(&self.file)?;
+        Ok(Some(connection))
     }
+}
 
-    fn open_connection(&self, flags: OpenFlags) -> Result<Connection> {
-        let flags = flags | OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection =
-            Connection::open_with_flags(&self.file, flags).map_store_error(&self.file)?;
-        connection.busy_timeout(WRITER_BUSY_TIMEOUT).map_store_error(&self.file)?;
-        // Or it plans anew whenever a parameter changes.
-        connection
-            .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
-            .map_store_error(&self.file)?;
-        connection.set_prepared_statement_cache_capacity(64);
-        Ok(connection)
-    }
-
-    /// Which version the tables have, if there are any that we can read.
-    fn schema_version(&self, connection: &Connection) -> Result<Option<i64>> {
-        let there: bool = connection
-            .query_row(
-                "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'kb_meta')",
-                [],
-                |row| row.get(0),
-            )
-            .map_store_error(&self.file)?;
-        if !there {
-            return Ok(None);
-        }
-        let version: i64 = connection
-            .query_row("SELECT value FROM kb_meta WHERE key = 'version'", [], |row| row.get(0))
-            .map_store_error(&self.file)?;
-        if version == KNOWLEDGE_SCHEMA_VERSION {
-            return Ok(Some(version));
-        }
-        let file = self.file.display();
-        Err(Problem::unavailable(format!(
-            "the knowledge base {file} has version {version}, and this Moonlark knows version {KNOWLEDGE_SCHEMA_VERSION}"
-        ))
-        .with_retryable(false)
-        .with_hint("it was written by a newer Moonlark: use that one, or name another file by store.url and sync again"))
-    }
+fn prepare_connection(connection: &Connection) -> rusqlite::Result<()> {
+    // Or it plans anew whenever a parameter changes.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(())
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use futures::FutureExt;
+use moonlark_child::spawn_owned;
 use moonlark_core::{Problem, ProblemCode, Result, Value};
 use rusqlite::InterruptHandle;
 use tokio::sync::mpsc;
@@ -107,7 +108,7 @@ async fn run_sync(
     let abandoned = SyncAbortGuard::new(writer.interrupt_handle());
     let stopped = abandoned.stopped.clone();
     let (batches, inbox) = mpsc::channel(1);
-    let mut writing = tokio::spawn(run_blocking(move || writer.commit_until_end(inbox, &stopped)));
+    let mut writing = spawn_owned(run_blocking(move || writer.commit_until_end(inbox, &stopped)));
     let reading = async {
         let (out, found) = mpsc::channel(SCAN_CHANNEL_CAPACITY);
         let known = {

@@ -143,6 +143,10 @@ async fn execute_script(
         // whoever waits for it here.
         ticket = run.next_pending_ticket() => {
             call.release_admission();
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "it may wait for days; if the process ends first, the next resumes it"
+            )]
             tokio::spawn(running);
             Err(ticket.into_problem())
         }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use futures::FutureExt;
+use moonlark_child::spawn_owned;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, Result, Value};
 use moonlark_gateway::Run;
@@ -84,12 +85,11 @@ impl RunPromises {
             state.add_slot(at, PromiseStage::Starting)
         };
         let promises = Arc::downgrade(self);
-        let task = tokio::spawn(async move {
+        let task = spawn_owned(async move {
             let ended = AssertUnwindSafe(call).catch_unwind().await;
             let failed = || Problem::internal("the call failed inside Moonlark");
             finish_call(&promises, number, ended.unwrap_or_else(|_| Err(failed())));
         });
-        let task = AbortOnDropHandle::new(task);
         let mut state = self.state.lock();
         // It may have ended already.
         if let PromiseStage::Starting = state.slots[number].stage {

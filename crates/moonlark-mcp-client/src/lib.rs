@@ -6,7 +6,10 @@
 //! what the server speaks, `stdio`, `http` and `sse` carry it.
 
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)
+)]
 
 mod call_request;
 pub(crate) mod connection;

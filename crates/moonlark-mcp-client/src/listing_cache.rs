@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use moonlark_core::Value;
 use moonlark_core::value::Object;
+use moonlark_state::write_private_file;
 use parking_lot::Mutex;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -72,7 +73,7 @@ impl UpstreamListingCache {
             kept.insert(SLOW_START_KEY.to_owned(), Value::Bool(true));
             log_write_failure(
                 &file,
-                write_private_file(&file, &Value::Object(kept).to_json_lossy().to_string()),
+                write_private_file(&file, Value::Object(kept).to_json_lossy().to_string()),
             );
         });
     }
@@ -96,7 +97,7 @@ impl UpstreamListingCache {
                 "templates": list(&lists.templates),
                 "prompts": list(&lists.prompts),
             });
-            log_write_failure(&file, write_private_file(&file, &kept.to_string()));
+            log_write_failure(&file, write_private_file(&file, kept.to_string()));
         });
     }
 }
@@ -121,21 +122,6 @@ fn log_write_failure(file: &Path, written: std::io::Result<()>) {
 /// Where the lists of a server are kept.
 pub fn listing_file_path(state: &Path, server: &str) -> PathBuf {
     state.join("upstreams").join(format!("{server}.json"))
-}
-
-/// Whole or not at all, and for nobody else to read.
-pub(crate) fn write_private_file(file: &Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-    let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let partial = file.with_extension(format!("{}.partial", std::process::id()));
-    let mut options = std::fs::OpenOptions::new();
-    let mut written = options.write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
-    let whole = written.write_all(text.as_bytes()).and_then(|()| written.sync_all());
-    whole.and_then(|()| std::fs::rename(&partial, file)).inspect_err(|_| {
-        let _ = std::fs::remove_file(&partial);
-    })
 }
 
 /// Tells one server from another, without telling its secrets.

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Value};
+use moonlark_state::write_private_file;
 use serde_json::Value as Json;
 
-use crate::listing_cache::write_private_file;
 use crate::upstream_settings::UpstreamSettings;
 
 /// What a tool is approved by: everything that an agent is told, or that
@@ -89,7 +89,7 @@ pub(crate) fn approve_definitions(
         definitions.iter().map(|it| (definition_name(it), pinned_fields(it))).collect();
     let text = serde_json::to_string_pretty(&pins).unwrap_or_default();
     let file = pin_file_path(settings);
-    write_private_file(&file, &text).map_err(|error| {
+    write_private_file(&file, text).map_err(|error| {
         Problem::unavailable(format!("{} cannot be written: {error}", file.display()))
     })
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use moonlark_child::spawn_owned;
 use moonlark_core::limits::format_size;
 use moonlark_core::source_resources::ResourceWatcher;
 use moonlark_core::value::Object;
@@ -107,7 +108,7 @@ impl ResourceSubscriptions {
     /// Keep the server to it for as long as what is returned lives.
     pub(crate) fn keep_subscribed(&self, link: &McpConnection) -> AbortOnDropHandle<()> {
         let (shared, link) = (self.shared.clone(), link.clone());
-        AbortOnDropHandle::new(tokio::spawn(async move {
+        spawn_owned(async move {
             let Some(wanted) = shared.upgrade().map(|shared| shared.watching.wanted.subscribe())
             else {
                 return;
@@ -116,7 +117,7 @@ impl ResourceSubscriptions {
                 ProtocolEra::Modern => run_modern_subscription(shared, link, wanted).await,
                 ProtocolEra::Legacy => run_legacy_subscriptions(shared, link, wanted).await,
             }
-        }))
+        })
     }
 
     /// Watch one more resource, if the caller may; which change that is.
@@ -219,7 +220,7 @@ async fn run_modern_subscription(
         });
         let (asking, over, unsupported) = (link.clone(), ended.clone(), watch::Sender::new(false));
         let refused = unsupported.subscribe();
-        let next = AbortOnDropHandle::new(tokio::spawn(async move {
+        let next = spawn_owned(async move {
             let about = McpRequestOptions {
                 listener: Some(listener),
                 quiet: true,
@@ -234,7 +235,7 @@ async fn run_modern_subscription(
                 unsupported.send_replace(true);
             }
             over.notify_one();
-        }));
+        });
         tokio::select! {
             () = acknowledged.notified() => {}
             () = ended.notified() => ended.notify_one(),

@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures::future::BoxFuture;
+use moonlark_child::spawn_owned;
 use moonlark_core::secret::Secrets;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Value};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
+
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::connection::{ConnectionInbox, McpRequestOptions};
 use crate::json_rpc::{
@@ -37,7 +39,7 @@ pub(super) struct RpcSession {
     next: AtomicU64,
     pending: Mutex<PendingRequests>,
     /// The server's requests being handled, by their ids as they came.
-    asked: Mutex<HashMap<Box<str>, AbortHandle>>,
+    asked: Mutex<HashMap<Box<str>, AbortOnDropHandle<()>>>,
     over: CancellationToken,
     why: OnceLock<Problem>,
     told: AtomicU32,
@@ -243,12 +245,12 @@ impl RpcSession {
         let (this, id): (_, Box<str>) = (Arc::clone(self), id.into());
         let key = id.clone();
         // The task takes itself out of the table, which is locked until it is in.
-        let running = tokio::spawn(async move {
+        let running = spawn_owned(async move {
             let handled = ServerRequestGuard { conversation: this, id };
             let outcome = task.await;
             back.send_reply(json_rpc::encode_answer(&handled.id, outcome.as_ref())).await;
         });
-        asked.insert(key, running.abort_handle());
+        asked.insert(key, running);
     }
 
     fn dispatch_server_request(

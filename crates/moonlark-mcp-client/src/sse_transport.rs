@@ -66,6 +66,7 @@ impl SseTransport {
         })?;
         let site = site.with_url(url);
         let sse = Arc::new(SseTransport { conversation, site });
+        #[expect(clippy::disallowed_methods, reason = "it ends with the server's stream")]
         tokio::spawn(Arc::clone(&sse).read_events(events));
         Ok(sse)
     }

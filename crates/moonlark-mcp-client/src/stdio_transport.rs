@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use moonlark_child::{ProcessEnding, SupervisorHandle};
+use moonlark_child::{ProcessEnding, SupervisorHandle, spawn_owned, spawn_to_finish};
 use moonlark_core::Problem;
 use moonlark_core::value::Object;
 use tokio::io::AsyncRead;
 #[cfg(test)]
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::connection::{ClosePace, McpRequestOptions};
 use crate::json_rpc::{self, ProtocolViolation, RequestFailure};
@@ -62,7 +62,7 @@ impl StdioTransport {
         let farewell = keeper.farewell.clone();
         let gone = spawn_with_end_signal(async move {
             // Read to its end, whatever becomes of the rest.
-            let listening = tokio::spawn(listening);
+            let listening = spawn_owned(listening);
             keeper.keep_process(status, reading, writing, listening).await;
         });
         StdioTransport { conversation, outgoing, farewell, gone }
@@ -209,7 +209,7 @@ impl RpcReplySender for OutgoingPipe {
 /// Run it, and tell by closing the channel when it is done or dropped.
 fn spawn_with_end_signal(task: impl Future<Output = ()> + Send + 'static) -> watch::Receiver<()> {
     let (alive, gone) = watch::channel(());
-    tokio::spawn(async move {
+    spawn_to_finish(async move {
         task.await;
         drop(alive);
     });
@@ -267,7 +267,7 @@ impl ProcessKeeper {
         mut status: SupervisorHandle,
         reading: impl Future<Output = ()>,
         writing: impl Future<Output = ()>,
-        mut listening: JoinHandle<()>,
+        mut listening: AbortOnDropHandle<()>,
     ) {
         let ending = self.watch_process(&mut status, reading, writing).await;
         self.outgoing.close_pipe();
@@ -275,7 +275,7 @@ impl ProcessKeeper {
             // Its error output ends with it, but for what it gave away.
             let _ = timeout(EXIT_STEP_TIMEOUT / 4, &mut listening).await;
         }
-        listening.abort();
+        drop(listening);
         let name = self.conversation.name();
         self.conversation.close_with(upstream_process::process_ended_problem(
             name,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use moonlark_child::try_spawn_to_finish;
 use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, ProblemCode, Value};
 use reqwest::Response;
@@ -318,12 +319,10 @@ impl<T: RpcReplySender + 'static> HttpCancelGuard<T> {
 impl<T: RpcReplySender + 'static> Drop for HttpCancelGuard<T> {
     fn drop(&mut self) {
         // Without a runtime there is no connection either.
-        if let Some(back) = self.back.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
+        if let Some(back) = self.back.take() {
             let told = back.send_reply(json_rpc::encode_cancellation(self.id));
-            runtime.spawn(async move {
-                drop(tokio::time::timeout(BACKGROUND_SEND_TIMEOUT, told).await)
+            try_spawn_to_finish(async move {
+                drop(tokio::time::timeout(BACKGROUND_SEND_TIMEOUT, told).await);
             });
         }
     }

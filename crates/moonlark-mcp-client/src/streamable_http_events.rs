@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use moonlark_core::Problem;
+use moonlark_http::RetryBackoff;
 use reqwest::Response;
 use tokio::sync::oneshot;
 
@@ -108,6 +109,7 @@ impl StreamableHttpTransport {
     pub(super) async fn open_listening_stream(self: &Arc<Self>) {
         let (opened, is_open) = oneshot::channel();
         let this = Arc::clone(self);
+        #[expect(clippy::disallowed_methods, reason = "it ends with the session")]
         tokio::spawn(async move {
             tokio::select! {
                 () = this.keep_listening(opened) => {}
@@ -120,7 +122,7 @@ impl StreamableHttpTransport {
     async fn keep_listening(self: &Arc<Self>, opened: oneshot::Sender<()>) {
         let mut opened = Some(opened);
         let mut stream: Option<SseEventStream> = None;
-        let mut pause = FIRST_RESUME_PAUSE;
+        let mut backoff = RetryBackoff::new(FIRST_RESUME_PAUSE, MAX_RESUME_PAUSE);
         loop {
             let place = stream.as_ref().and_then(SseEventStream::last_event_id);
             match self.open_event_stream(place).await {
@@ -135,7 +137,7 @@ impl StreamableHttpTransport {
                         none => none.insert(SseEventStream::new(response, most)),
                     };
                     if self.read_server_events(events).await {
-                        pause = FIRST_RESUME_PAUSE;
+                        backoff.reset();
                     }
                 }
                 Ok(_) => return,
@@ -153,8 +155,7 @@ impl StreamableHttpTransport {
             }
             drop(opened.take());
             let wanted = stream.as_ref().and_then(SseEventStream::retry_delay).unwrap_or_default();
-            tokio::time::sleep(wanted.max(pause).min(MAX_RESUME_PAUSE)).await;
-            pause = (pause * 2).min(MAX_RESUME_PAUSE);
+            tokio::time::sleep(wanted.max(backoff.next_pause()).min(MAX_RESUME_PAUSE)).await;
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_http::RetryBackoff;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +29,7 @@ const MAX_LOGGED_FLAWS: usize = 5;
 const STABLE_CONNECTION_AGE: Duration = Duration::from_secs(30);
 
 pub(super) async fn supervise_upstream(shared: Arc<UpstreamState>, stop: CancellationToken) {
-    let mut wait = MIN_RECONNECT_DELAY;
+    let mut backoff = RetryBackoff::new(MIN_RECONNECT_DELAY, MAX_RECONNECT_DELAY);
     // Why it is down, as far as it was said.
     let mut said = None;
     loop {
@@ -64,7 +65,7 @@ pub(super) async fn supervise_upstream(shared: Arc<UpstreamState>, stop: Cancell
             }
         };
         if begun.elapsed() >= STABLE_CONNECTION_AGE {
-            wait = MIN_RECONNECT_DELAY;
+            backoff.reset();
         }
         shared.settings.scope.secrets.redact_problem(&mut problem);
         // However often it is tried, what is wrong is said once.
@@ -87,11 +88,10 @@ pub(super) async fn supervise_upstream(shared: Arc<UpstreamState>, stop: Cancell
             shared.wanted.notified().await;
         };
         tokio::select! {
-            () = tokio::time::sleep(add_jitter(wait)) => {}
+            () = tokio::time::sleep(backoff.next_pause()) => {}
             () = needed => {}
             () = stop.cancelled() => return,
         }
-        wait = (wait * 2).min(MAX_RECONNECT_DELAY);
         shared.set_connection_state(ConnectionState::Connecting(Some(problem)));
     }
 }
@@ -255,12 +255,4 @@ fn client_identity() -> McpClientIdentity {
     ]);
     let object = |value: Value| value.as_object().cloned().unwrap_or_default();
     McpClientIdentity { info: object(info), capabilities: object(capabilities) }
-}
-
-/// Between a half and the whole, so that many do not come back at once.
-fn add_jitter(wait: Duration) -> Duration {
-    let mut byte = [128];
-    // Without chance it is the middle.
-    let _ = getrandom::fill(&mut byte);
-    wait.mul_f64(0.5 + f64::from(byte[0]) / 510.0)
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
+use moonlark_child::spawn_owned;
 use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::source_resources::{SourceHealth, SourceResources};
 use moonlark_core::tool::SourceKind;
@@ -78,8 +79,8 @@ impl Upstream {
             }
         }
         let stop = CancellationToken::new();
-        let task = tokio::spawn(supervise_upstream(shared.clone(), stop.clone()));
-        Upstream { shared, stop, task: AbortOnDropHandle::new(task) }
+        let task = spawn_owned(supervise_upstream(shared.clone(), stop.clone()));
+        Upstream { shared, stop, task }
     }
 
     pub fn settings(&self) -> &UpstreamSettings {

@@ -214,7 +214,10 @@ pub fn open_browser(url: &Url) -> bool {
     command.arg(url.as_str()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match command.spawn() {
         Ok(mut child) => {
-            // Some browsers stay; nobody waits for them.
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "some browsers stay, and nobody waits for them"
+            )]
             tokio::spawn(async move { child.wait().await });
             true
         }

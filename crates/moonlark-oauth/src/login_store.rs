@@ -4,13 +4,15 @@
 //! used: what is in it may be known to them. Several processes may share the
 //! files, so whoever is going to change one takes its lock first.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use moonlark_core::{Problem, Result};
+use moonlark_state::state_folder::create_state_folder;
+use moonlark_state::{LockFile, write_private_file};
 use tokio::time::Instant;
 
 use crate::login_record::LoginRecord;
@@ -25,11 +27,6 @@ const LOGIN_LOCK_POLL_INTERVAL: Duration = Duration::from_millis(25);
 pub(super) struct LoginStore {
     dir: PathBuf,
     upstream: String,
-}
-
-/// Held while a login is renewed; gone with the process.
-pub(super) struct LoginLock {
-    _file: File,
 }
 
 impl LoginStore {
@@ -69,26 +66,13 @@ impl LoginStore {
 
     pub(super) fn save_record(&self, record: &LoginRecord) -> Result<()> {
         let path = self.file_path("json");
-        self.write_record(&path, record).map_err(|error| {
+        let text = serde_json::to_vec_pretty(record).map_err(io::Error::from);
+        let written = create_state_folder(&self.dir)
+            .and(text)
+            .and_then(|text| write_private_file(&path, text));
+        written.map_err(|error| {
             Problem::unavailable(format!("{} cannot be written: {error}", path.display()))
                 .with_hint("check that the folder can be written to by this user")
-        })
-    }
-
-    fn write_record(&self, path: &Path, record: &LoginRecord) -> io::Result<()> {
-        self.prepare_dir()?;
-        let text = serde_json::to_vec_pretty(record)?;
-        // Says whose it is, so that what a killed process leaves behind can be removed.
-        let aside =
-            self.file_path(&format!("{}-{:016x}.partial", std::process::id(), random_u64()?));
-        let write = || {
-            let mut file = open_private_file(&aside, OpenOptions::new().create_new(true))?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&aside, path)
-        };
-        write().inspect_err(|_| {
-            let _ = fs::remove_file(&aside);
         })
     }
 
@@ -104,41 +88,23 @@ impl LoginStore {
         }
     }
 
-    pub(super) async fn acquire_lock(&self) -> Result<LoginLock> {
+    /// Held while a login is renewed.
+    pub(super) async fn acquire_lock(&self) -> Result<LockFile> {
         let path = self.file_path("lock");
         let unusable = |error| self.unusable_login_problem(&path, error);
-        self.prepare_dir().map_err(unusable)?;
-        let file = open_private_file(&path, OpenOptions::new().create(true)).map_err(unusable)?;
+        create_state_folder(&self.dir).map_err(unusable)?;
         let give_up = Instant::now() + LOGIN_LOCK_TIMEOUT;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(LoginLock { _file: file }),
-                Err(TryLockError::Error(error)) => return Err(unusable(error)),
-                Err(TryLockError::WouldBlock) if Instant::now() < give_up => {
-                    tokio::time::sleep(LOGIN_LOCK_POLL_INTERVAL).await;
-                }
-                Err(TryLockError::WouldBlock) => {
-                    return Err(Problem::unavailable(format!(
-                        "another process has been renewing the login of {} for {} seconds",
-                        self.upstream,
-                        LOGIN_LOCK_TIMEOUT.as_secs()
-                    )));
-                }
+        while Instant::now() < give_up {
+            if let Some(lock) = LockFile::try_acquire(&path).map_err(unusable)? {
+                return Ok(lock);
             }
+            tokio::time::sleep(LOGIN_LOCK_POLL_INTERVAL).await;
         }
-    }
-
-    /// The folder, closed to others, also for version control.
-    fn prepare_dir(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        if fs::metadata(&self.dir)?.permissions().mode() & 0o077 != 0 {
-            fs::set_permissions(&self.dir, Permissions::from_mode(0o700))?;
-        }
-        let ignore = self.dir.join(".gitignore");
-        if !ignore.exists() {
-            fs::write(ignore, "*\n")?;
-        }
-        Ok(())
+        Err(Problem::unavailable(format!(
+            "another process has been renewing the login of {} for {} seconds",
+            self.upstream,
+            LOGIN_LOCK_TIMEOUT.as_secs()
+        )))
     }
 
     fn file_path(&self, extension: &str) -> PathBuf {
@@ -156,14 +122,6 @@ impl LoginStore {
     }
 }
 
-fn open_private_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    options.write(true).truncate(false).mode(0o600).open(path)
-}
-
-fn random_u64() -> io::Result<u64> {
-    getrandom::u64().map_err(io::Error::other)
-}
-
 /// Names are the operator's, so they may hold what a file name must not.
 fn safe_file_name(name: &str) -> String {
     let mut safe = String::with_capacity(name.len());
@@ -178,6 +136,8 @@ fn safe_file_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+
     use super::*;
     use crate::login_record::{OAuthClient, OAuthTokens};
 
@@ -220,7 +180,7 @@ mod tests {
         let dir = state.path().join("auth");
         assert_eq!(mode(&dir), 0o700);
         assert_eq!(mode(&dir.join("git.json")), 0o600);
-        assert_eq!(fs::read_to_string(dir.join(".gitignore")).unwrap(), "*\n");
+        assert!(fs::read_to_string(dir.join(".gitignore")).unwrap().ends_with("\n*\n"));
         let mut names: Vec<_> =
             fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
@@ -273,7 +233,7 @@ mod tests {
         let store = LoginStore::new(state.path(), "git");
         let first = store.acquire_lock().await.unwrap();
         let path = state.path().join("auth/git.lock");
-        assert!(matches!(File::open(&path).unwrap().try_lock(), Err(TryLockError::WouldBlock)));
+        assert!(LockFile::is_held(&path));
         drop(first);
         store.acquire_lock().await.unwrap();
         assert_eq!(mode(&path), 0o600);

@@ -91,7 +91,7 @@ impl RequestAuthorizer for OAuthAuthorizer {
 async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
-    match tokio::spawn(work).await {
+    match moonlark_child::spawn_to_finish(work).await {
         Ok(done) => done,
         Err(error) => Err(Problem::internal(format!("a login was not renewed: {error}"))),
     }

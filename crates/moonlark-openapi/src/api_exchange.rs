@@ -17,7 +17,7 @@ use moonlark_core::{Problem, ProblemCode, Result};
 use moonlark_gateway::Call;
 use moonlark_gateway::trace::{SpanAttribute, SpanKind};
 use moonlark_http::{
-    add_trace_headers, backoff_pause, becomes_get, innermost_error_text, is_redirect, location_url,
+    RetryBackoff, add_trace_headers, becomes_get, innermost_error_text, is_redirect, location_url,
     retry_after, send_with_body,
 };
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -32,6 +32,7 @@ const MAX_REDIRECTS: usize = 5;
 /// Further tries of a call that only reads.
 const MAX_RETRIES: u32 = 3;
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// What another host may be sent of a request. Any other header may be an argument
 /// that is a secret.
 const HARMLESS_HEADERS: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, USER_AGENT];
@@ -88,6 +89,7 @@ impl ApiExchange<'_> {
     /// twice.
     pub(crate) async fn send_with_retries(&self, request: &ApiRequest) -> Result<ApiResponse> {
         let (mut tries, mut broken) = (0, false);
+        let mut backoff = RetryBackoff::new(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
         loop {
             let read = match self.send_following_redirects(request).await {
                 // Once more, where nothing can happen twice.
@@ -103,8 +105,8 @@ impl ApiExchange<'_> {
             if !busy || !self.effects.read_only || tries >= MAX_RETRIES {
                 return Ok(read);
             }
-            let usual = backoff_pause(FIRST_RETRY_PAUSE, Duration::MAX, tries);
-            let pause = retry_after(&read.headers).unwrap_or(usual);
+            let asked = retry_after(&read.headers);
+            let pause = asked.unwrap_or_else(|| backoff.next_pause());
             // Waiting past the end would lose an answer that is there.
             let resumes_at = Instant::now().checked_add(pause);
             if resumes_at.is_none_or(|at| at >= self.call.deadline()) {

@@ -34,13 +34,10 @@ impl ApiRateLimiter {
     /// Take a place in the row: now, or when it is its turn.
     fn reserve_start(&self, now: Instant) -> Option<Instant> {
         let rate = self.rate?;
-        let each = rate.per / rate.calls;
         let mut due = self.due.lock();
-        // As many as fit into the time may come at once.
-        let earliest = now.checked_sub(rate.per.saturating_sub(each)).unwrap_or(now);
-        let mine = due.unwrap_or(earliest).max(earliest);
-        *due = Some(mine + each);
-        (mine > now).then_some(mine)
+        let start = rate.next_start(*due, now);
+        *due = Some(rate.due_after(start));
+        (start > now).then_some(start)
     }
 }
 

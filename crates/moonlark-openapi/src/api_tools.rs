@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use http::header::{ACCEPT, COOKIE, HeaderMap, HeaderName, HeaderValue};
+use moonlark_core::catalog::numbered_until_free;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{
@@ -264,11 +265,8 @@ fn make_operation_ids_unique(operations: &mut [ApiOperation]) -> Vec<Problem> {
     let mut taken: HashSet<String> = HashSet::new();
     for operation in operations {
         if taken.contains(&operation.id) {
-            let mut numbered = (2..).map(|number| format!("{}_{number}", operation.id));
-            let is_free = |name: &String| !taken.contains(name) && !documented.contains(name);
-            if let Some(free) = numbered.find(is_free) {
-                operation.id = free;
-            }
+            let is_taken = |name: &str| taken.contains(name) || documented.contains(name);
+            operation.id = numbered_until_free(&operation.id, is_taken);
         }
         if operation.is_twin() {
             problems.push(Problem::bad_script(format!(

@@ -11,6 +11,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::document_tree::TreeNode;
 use crate::openapi_document::{DocumentNode, OpenApiDocument};
+use moonlark_core::catalog::numbered_until_free;
 use moonlark_core::foreign_text::clean_json_text;
 
 /// About how many bytes of schema one tool may have.
@@ -194,11 +195,7 @@ impl<'a> OpenApiSchemaConverter<'a> {
         };
         let last = reference.trim_end_matches('/').rsplit(['/', '#']).find(|it| !it.is_empty());
         let name = plain(last.unwrap_or("Schema"));
-        let numbered = (2..).map(|number| format!("{name}_{number}"));
-        let free = std::iter::once(name.clone())
-            .chain(numbered)
-            .find(|name| !self.taken.contains(name))
-            .unwrap_or(name);
+        let free = numbered_until_free(&name, |name| self.taken.contains(name));
         self.taken.insert(free.clone());
         free
     }

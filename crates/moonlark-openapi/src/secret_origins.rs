@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use moonlark_core::grant::matches_pattern;
 use moonlark_core::{Problem, Result};
+use moonlark_state::write_private_file;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use url::Url;
@@ -196,21 +197,6 @@ fn spec_fingerprint(spec: &Url) -> String {
 fn toml_key(name: &str) -> String {
     let is_bare = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
     if name.chars().all(is_bare) { name.to_owned() } else { format!("{name:?}") }
-}
-
-/// Whole or not at all, and for nobody else to read.
-fn write_private_file(file: &Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-    let folder = file.parent().unwrap_or(Path::new("."));
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let partial = file.with_extension(format!("{}.partial", std::process::id()));
-    let mut options = std::fs::OpenOptions::new();
-    let mut written = options.write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
-    let whole = written.write_all(text.as_bytes()).and_then(|()| written.sync_all());
-    whole.and_then(|()| std::fs::rename(&partial, file)).inspect_err(|_| {
-        let _ = std::fs::remove_file(&partial);
-    })
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
+use moonlark_child::spawn_owned;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::source_resources::{SourceResources, resources_for_prompt, resources_for_uri};
 use moonlark_core::tool::SourceKind;
@@ -577,12 +578,12 @@ impl ServerHandler for McpServer {
         let caller = self.session.principal_of(&context.extensions).to_caller("mcp");
         // A session that was taken up may know lists that another process had.
         let taken_up = context.extensions.get::<SessionRestoreMarker>().is_some();
-        tokio::spawn(change_notifications::notify_list_changes(
+        self.wishes.keep_list_notifier(spawn_owned(change_notifications::notify_list_changes(
             self.gateway.clone(),
             caller,
             context.peer,
             taken_up,
-        ));
+        )));
     }
 
     fn accepted_subscription_filter(

@@ -10,6 +10,7 @@ use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use http::{HeaderMap, HeaderValue, header};
+use moonlark_child::spawn_owned;
 use moonlark_core::limits::format_size;
 use moonlark_core::source_resources::SourceHealth;
 use moonlark_core::tool::SourceKind;
@@ -22,7 +23,6 @@ use moonlark_gateway::{CallEvent, Caller, Gateway};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::principal::Principal;
 use crate::{http_status, journal_routes, request_trace, server_openapi};
@@ -257,15 +257,14 @@ fn stream_call(gateway: Gateway, asker: RestCaller, name: String, args: Value) -
     let events: CallEventSink = Arc::new(move |event| {
         let _ = events.send(describe_event(event));
     });
-    let task = tokio::spawn(async move {
+    // The client going away drops the stream, and with it the call.
+    let task = spawn_owned(async move {
         let last = match run_tool(&gateway, asker, Some(events), &name, args).await {
             Ok(body) => body,
             Err(problem) => http_status::problem_body(&problem).to_string(),
         };
         let _ = sender.send(("result", last));
     });
-    // The client going away drops the stream, and with it the call.
-    let task = AbortOnDropHandle::new(task);
     let stream = UnboundedReceiverStream::new(receiver).map(move |(kind, data)| {
         let _ = &task;
         Ok::<_, Infallible>(Sse::default().event(kind).data(data))

@@ -1,10 +1,11 @@
 //! The Starlark engine: worker processes, kept ready, one job at a time each.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use moonlark_child::{spawn_owned, spawn_to_finish};
 use moonlark_core::module::ModuleFunction;
 use moonlark_core::script_snapshot::ScriptFileReader;
 use moonlark_core::tool::BoxFuture;
@@ -12,6 +13,7 @@ use moonlark_core::{Module, Problem, Result, Value};
 use moonlark_gateway::{Call, LogLevel};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::worker_process::WorkerProcess;
 pub(crate) use crate::worker_protocol::StarlarkScriptVersion;
@@ -52,7 +54,8 @@ struct StarlarkEngineInner {
     /// Last used last, with when that was.
     idle: Mutex<Vec<(WorkerProcess, Instant)>>,
     /// Somebody looks after those that are not needed any more.
-    tidying: AtomicBool,
+    /// Ends workers that nobody needs, while there are any.
+    tidying: Mutex<Option<AbortOnDropHandle<()>>>,
     starting: AtomicUsize,
     turns: Semaphore,
     inside: Semaphore,
@@ -67,7 +70,7 @@ impl StarlarkEngine {
             program,
             functions: host_functions(modules).cloned().collect(),
             idle: Mutex::default(),
-            tidying: AtomicBool::new(false),
+            tidying: Mutex::default(),
             starting: AtomicUsize::new(0),
             turns: Semaphore::new(MAX_WORKERS),
             inside: Semaphore::new(MAX_NESTED_WORKERS),
@@ -183,8 +186,9 @@ impl StarlarkEngine {
         if idle.len() < MAX_IDLE_WORKERS {
             idle.push((worker, Instant::now()));
         }
-        if idle.len() > MIN_READY_WORKERS && !self.0.tidying.swap(true, Ordering::Relaxed) {
-            tokio::spawn(end_idle_workers(Arc::downgrade(&self.0)));
+        if idle.len() > MIN_READY_WORKERS {
+            let mut tidying = self.0.tidying.lock();
+            tidying.get_or_insert_with(|| spawn_owned(end_idle_workers(Arc::downgrade(&self.0))));
         }
     }
 
@@ -196,7 +200,7 @@ impl StarlarkEngine {
         }
         self.0.starting.fetch_add(1, Ordering::Relaxed);
         let engine = self.clone();
-        tokio::spawn(async move {
+        spawn_to_finish(async move {
             let started = WorkerProcess::start(&engine.0.program);
             engine.0.starting.fetch_sub(1, Ordering::Relaxed);
             if let Ok(worker) = started {
@@ -218,9 +222,9 @@ async fn end_idle_workers(engine: Weak<StarlarkEngineInner>) {
         let rested = rested.count();
         let ended: Vec<_> = idle.drain(..rested).collect();
         if idle.len() <= MIN_READY_WORKERS {
-            engine.tidying.store(false, Ordering::Relaxed);
-            drop(idle);
-            drop(ended);
+            // It is this very task, which has no more to wait for.
+            let this = engine.tidying.lock().take();
+            drop((idle, ended, this));
             return;
         }
     }

@@ -4,10 +4,12 @@
 //! What the text means is not known here.
 
 use std::fs::{self, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use moonlark_core::{Problem, Result, SourceLocation};
+
+use crate::atomic_file::{create_copy, write_private_file, write_user_file};
 
 /// Claude Code keeps conversations in the same file as its servers. Nothing that
 /// a person wrote is larger.
@@ -59,8 +61,12 @@ impl UserTextFile {
         }
         let (target, permissions) = self.writable_target()?;
         let bytes = format!("{}{text}", self.byte_order_mark()).into_bytes();
-        write_atomically(&target, &bytes, permissions, private, true)
-            .map_err(|error| self.file_problem("write", &error))
+        let written = if permissions.is_none() && private {
+            write_private_file(&target, bytes)
+        } else {
+            write_user_file(&target, bytes)
+        };
+        written.map_err(|error| self.file_problem("write", &error))
     }
 
     /// Keep it as it is under another name. The first copy stays: it is the one
@@ -68,13 +74,11 @@ impl UserTextFile {
     pub fn create_backup(&self) -> Result<()> {
         // A copy of what will not be changed would only lie about.
         let (_, permissions) = self.writable_target()?;
-        let (Some(text), copy) = (&self.text, self.backup_path()) else { return Ok(()) };
-        if fs::symlink_metadata(&copy).is_ok() {
-            return Ok(());
-        }
+        let (Some(text), Some(permissions)) = (&self.text, permissions) else { return Ok(()) };
         let bytes = format!("{}{text}", self.byte_order_mark()).into_bytes();
-        write_atomically(&copy, &bytes, permissions, true, false)
+        create_copy(&self.backup_path(), &bytes, permissions)
             .map_err(|error| self.file_problem("copy", &error))
+            .map(|_| ())
     }
 
     pub fn read_backup(&self) -> Result<UserTextFile> {
@@ -149,39 +153,6 @@ fn read_bytes(path: &Path, label: &str) -> Result<Option<Vec<u8>>> {
             .with_hint("copy the part with the servers into a file of its own"));
     }
     Ok(Some(bytes))
-}
-
-/// Written aside and renamed, so that nobody ever reads half of it.
-fn write_atomically(
-    target: &Path,
-    bytes: &[u8],
-    permissions: Option<Permissions>,
-    private: bool,
-    overwrite: bool,
-) -> io::Result<()> {
-    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".moonlark-");
-    // Nobody else's to read until it has the permissions that it should have.
-    if permissions.is_none() && !private {
-        use std::os::unix::fs::PermissionsExt;
-        // As any new file: less what the umask takes away.
-        builder.permissions(Permissions::from_mode(0o666));
-    }
-    let mut aside = builder.tempfile_in(folder)?;
-    aside.write_all(bytes)?;
-    if let Some(permissions) = permissions {
-        aside.as_file().set_permissions(permissions)?;
-    }
-    aside.as_file().sync_all()?;
-    if overwrite {
-        aside.persist(target)?
-    } else {
-        aside.persist_noclobber(target)?
-    };
-    Ok(())
 }
 
 fn io_problem(what: &str, label: &str, error: &io::Error) -> Problem {

@@ -24,11 +24,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use moonlark_child::spawn_owned;
 use moonlark_gateway::Gateway;
 use moonlark_gateway::metrics::family::MetricFamily;
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use otlp_exporter::OtlpExporter;
 use span_queue::SpanQueue;
@@ -48,7 +49,7 @@ pub struct TelemetryExport(OnceLock<RunningTelemetry>);
 
 struct RunningTelemetry {
     stop: CancellationToken,
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
     spans: Arc<SpanQueue>,
 }
 
@@ -78,11 +79,11 @@ impl TelemetryExport {
             let counted = spans.clone();
             gateway.metrics().add_collector(move || counted.metric_families());
             let sending = exporter.clone().send_traces(spans.clone(), stop.clone());
-            tasks.push(tokio::spawn(sending));
+            tasks.push(spawn_owned(sending));
         }
         if settings.metrics {
             let sending = exporter.send_metrics(collect_metrics, settings.interval, stop.clone());
-            tasks.push(tokio::spawn(sending));
+            tasks.push(spawn_owned(sending));
         }
         let tracer = settings.traces.then(|| spans.clone() as Arc<dyn CallTracer>);
         let _ = self.0.set(RunningTelemetry { stop, tasks: Mutex::new(tasks), spans });
@@ -94,13 +95,9 @@ impl TelemetryExport {
         let Some(running) = self.0.get() else { return };
         running.stop.cancel();
         let tasks = std::mem::take(&mut *running.tasks.lock());
-        let aborts: Vec<_> = tasks.iter().map(JoinHandle::abort_handle).collect();
-        if tokio::time::timeout(SHUTDOWN_FLUSH_TIMEOUT, futures::future::join_all(tasks))
-            .await
-            .is_err()
-        {
-            aborts.iter().for_each(|task| task.abort());
-        }
+        // Dropping them at the end of that time aborts them.
+        let sent = futures::future::join_all(tasks);
+        let _ = tokio::time::timeout(SHUTDOWN_FLUSH_TIMEOUT, sent).await;
         let unsent = running.spans.unsent_count();
         if unsent > 0 {
             tracing::warn!(target: "telemetry", "{unsent} spans were not sent");

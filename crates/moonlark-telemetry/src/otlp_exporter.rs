@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use moonlark_core::Result;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::value::shorten_text;
-use moonlark_http::{innermost_error_text, read_body_start, retry_after};
+use moonlark_http::{RetryBackoff, innermost_error_text, read_body_start, retry_after};
 use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, Response, StatusCode};
@@ -135,7 +135,8 @@ impl OtlpExporter {
         body: String,
         stop: &CancellationToken,
     ) -> Option<u64> {
-        let (until, mut pause) = (Instant::now() + MAX_RESEND_TIME, MIN_RESEND_DELAY);
+        let until = Instant::now() + MAX_RESEND_TIME;
+        let mut backoff = RetryBackoff::new(MIN_RESEND_DELAY, MAX_RESEND_DELAY);
         loop {
             match self.send_once(&signal.url, body.clone()).await {
                 OtlpSendOutcome::Taken { rejected } => {
@@ -148,7 +149,7 @@ impl OtlpExporter {
                 }
                 OtlpSendOutcome::Later(why, asked) => {
                     signal.record_failure(&why);
-                    let wait = asked.unwrap_or(pause).min(MAX_RESEND_DELAY);
+                    let wait = asked.unwrap_or_else(|| backoff.next_pause()).min(MAX_RESEND_DELAY);
                     if stop.is_cancelled() || Instant::now() + wait > until {
                         return None;
                     }
@@ -157,7 +158,6 @@ impl OtlpExporter {
                         // Once more, at once: there is no later.
                         () = stop.cancelled() => {}
                     }
-                    pause = (pause * 2).min(MAX_RESEND_DELAY);
                 }
             }
         }

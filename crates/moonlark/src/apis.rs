@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use moonlark_child::spawn_owned;
 use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::secret::{SecretText, SecretValue, Secrets};
 use moonlark_core::source_resources::SourceHealth;
 use moonlark_core::tool::{CallScope, SourceKind};
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Tool, Value};
+use moonlark_http::RetryBackoff;
 use moonlark_openapi::{
     self, ApiCredential, ApiCredentials, ApiSettings, ClientCredentials, OriginMemory,
     RefPermission, SpecLocation,
@@ -208,8 +210,8 @@ fn start_api(
     let seen = state.lock().files.iter().map(|file| (file.clone(), modified_time(file))).collect();
     let (shared, wake, refresh) = (state.clone(), again.clone(), config.refresh.to_duration());
     let api = name.to_owned();
-    let reading = tokio::spawn(async move {
-        let mut pause = INITIAL_SPEC_RETRY_DELAY;
+    let _reading = spawn_owned(async move {
+        let mut backoff = RetryBackoff::new(INITIAL_SPEC_RETRY_DELAY, MAX_SPEC_RETRY_DELAY);
         loop {
             let read = match (&settings, &spec) {
                 (Ok(settings), Ok(spec)) => read_document(settings, spec, &refs).await,
@@ -241,13 +243,10 @@ fn start_api(
             let web = settings.is_ok() && matches!(spec, Ok(SpecLocation::Web(_)));
             let wait = match (ended_well, web) {
                 (true, true) => {
-                    pause = INITIAL_SPEC_RETRY_DELAY;
+                    backoff.reset();
                     refresh
                 }
-                (false, true) => {
-                    pause = (pause * 2).min(MAX_SPEC_RETRY_DELAY);
-                    pause
-                }
+                (false, true) => backoff.next_pause(),
                 // A file is read again when it changes.
                 (_, false) => Duration::MAX,
             };
@@ -266,7 +265,7 @@ fn start_api(
         tried,
         seen,
         again,
-        _reading: AbortOnDropHandle::new(reading),
+        _reading,
     }
 }
 

@@ -6,17 +6,18 @@
 //! Several processes may keep the same file: each adds what it knows to what is
 //! there.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use moonlark_child::spawn_owned;
 use moonlark_gateway::Gateway;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use moonlark_state::state_folder::create_state_folder;
+use moonlark_state::write_private_file;
 
 /// The least time between two writings.
 const LEARNED_WRITE_INTERVAL: Duration = Duration::from_secs(5);
@@ -34,7 +35,7 @@ pub(crate) fn import_learned_shapes(gateway: &Gateway, state: &Path) {
 /// Writes what is new from now on, until it is stopped.
 pub(crate) struct LearnedShapesWriter {
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    task: AbortOnDropHandle<()>,
 }
 
 impl LearnedShapesWriter {
@@ -43,7 +44,7 @@ impl LearnedShapesWriter {
         // From now on, not from when the task begins.
         let changes = gateway.learned_shapes().subscribe_to_changes();
         let kept = *changes.borrow();
-        let task = tokio::spawn(write_until_stopped(gateway, changes, kept, file, stop.clone()));
+        let task = spawn_owned(write_until_stopped(gateway, changes, kept, file, stop.clone()));
         LearnedShapesWriter { stop, task }
     }
 
@@ -112,23 +113,11 @@ fn import_file(gateway: &Gateway, file: &Path) -> Result<(), String> {
     gateway.learned_shapes().import_json(&text).map_err(|problem| problem.message)
 }
 
-/// Whole or not at all, and for nobody else to read.
 fn export_file(gateway: &Gateway, file: &Path) -> Result<(), String> {
     // What others have written since; if it is broken, it is replaced.
     let _ = import_file(gateway, file);
     let folder = file.parent().unwrap_or(Path::new("."));
-    let written = || -> std::io::Result<()> {
-        create_state_folder(folder)?;
-        let partial = file.with_extension(format!("{}.partial", std::process::id()));
-        let mut options = std::fs::OpenOptions::new();
-        let mut text =
-            options.write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
-        let whole = text
-            .write_all(gateway.learned_shapes().export_json().to_string().as_bytes())
-            .and_then(|()| text.sync_all());
-        whole.and_then(|()| std::fs::rename(&partial, file)).inspect_err(|_| {
-            let _ = std::fs::remove_file(&partial);
-        })
-    };
-    written().map_err(|error| format!("{}: {error}", file.display()))
+    let text = gateway.learned_shapes().export_json().to_string();
+    let written = create_state_folder(folder).and_then(|()| write_private_file(file, text));
+    written.map_err(|error| format!("{}: {error}", file.display()))
 }

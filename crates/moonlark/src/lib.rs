@@ -1,7 +1,10 @@
 //! The binary's parts: project, reload, command line.
 
 #![forbid(unsafe_code)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)
+)]
 
 #[cfg(not(unix))]
 compile_error!("Moonlark needs a Unix system: Linux, or macOS, where it is not tested");
@@ -16,6 +19,8 @@ mod http_auth;
 mod knowledge_base;
 mod learned_shapes_file;
 mod local_server;
+// Loads and background work of a project are begun there.
+#[allow(clippy::disallowed_methods)]
 pub mod project;
 mod project_journal;
 mod prompt_scripts;

@@ -13,6 +13,7 @@ use moonlark_gateway::{Caller, Gateway};
 use moonlark_journal::{
     ApprovalSettings, ApprovalStore, Journal, JournalReader, JournalSettings, JournalWatcher,
 };
+use tokio::task::JoinSet;
 
 use moonlark_config::config_file::LoadedConfig;
 use moonlark_config::{ApproverConfig, JournalDurability};
@@ -87,7 +88,9 @@ pub(crate) async fn resume_decided_runs(
     }
     let mut left = OrphanedRuns { loaded, journal, watched: None, looks_since_count: 0 };
     let mut tried = HashSet::new();
+    let mut resumed = JoinSet::new();
     loop {
+        while resumed.try_join_next().is_some() {}
         tokio::time::sleep(DECISION_POLL_INTERVAL).await;
         let looked = tokio::task::spawn_blocking(move || (left.poll_decided(), left)).await;
         let Ok((decided, back)) = looked else { return };
@@ -96,7 +99,7 @@ pub(crate) async fn resume_decided_runs(
             // What cannot be resumed is for a person to look at.
             if tried.insert((run, approval)) {
                 let gateway = gateway.clone();
-                tokio::spawn(async move {
+                resumed.spawn(async move {
                     match resume_run(&gateway, run, caller).await {
                         Ok(()) => tracing::info!("run {run} continues: its approval was decided"),
                         Err(problem) => tracing::warn!("run {run} did not go on: {problem}"),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use moonlark_child::spawn_to_finish;
 use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::secret::{SecretText, SecretValue, Secrets};
@@ -117,7 +118,7 @@ impl UpstreamServers {
         }
         drop(running);
         for upstream in old.into_values().filter_map(|gone| gone.upstream) {
-            tokio::spawn(upstream.stop(ClosePace::Gentle));
+            spawn_to_finish(upstream.stop(ClosePace::Gentle));
         }
     }
 

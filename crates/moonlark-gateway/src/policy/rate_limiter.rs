@@ -43,6 +43,26 @@ impl fmt::Display for CallRate {
     }
 }
 
+impl CallRate {
+    /// When the next call may begin: `due` is what this said of the call before. As many
+    /// calls as fit into the time may come at once, and then one at a time.
+    pub fn next_start(self, due: Option<Instant>, now: Instant) -> Instant {
+        let earliest = self.rested_since(now);
+        due.map_or(earliest, |due| due.max(earliest))
+    }
+
+    /// When the call after one that begins at `start` is due.
+    pub fn due_after(self, start: Instant) -> Instant {
+        start + self.per / self.calls
+    }
+
+    /// Who was due by then has all calls of the time to make.
+    fn rested_since(self, now: Instant) -> Instant {
+        let burst = self.per.saturating_sub(self.per / self.calls);
+        now.checked_sub(burst).unwrap_or(now)
+    }
+}
+
 /// What is remembered at most. Whoever has not called for a while is forgotten
 /// without being let off anything.
 const MAX_RATE_LIMITED_KEYS: usize = 10_000;
@@ -62,19 +82,15 @@ impl KeyedRateLimiter {
         rate: CallRate,
         now: Instant,
     ) -> Result<(), Duration> {
-        let each = rate.per / rate.calls;
-        // As many as fit into the time may come at once.
-        let earliest = now.checked_sub(rate.per.saturating_sub(each)).unwrap_or(now);
         let mut all = self.due.lock();
+        let start = rate.next_start(all.get(&key).copied(), now);
+        if start > now {
+            return Err(start - now);
+        }
         if all.len() >= MAX_RATE_LIMITED_KEYS && !all.contains_key(&key) {
-            forget_idle_keys(&mut all, earliest);
+            forget_idle_keys(&mut all, rate.rested_since(now));
         }
-        let due = all.entry(key).or_insert(earliest);
-        let mine = (*due).max(earliest);
-        if mine > now {
-            return Err(mine - now);
-        }
-        *due = mine + each;
+        all.insert(key, rate.due_after(start));
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use http::{Method, StatusCode};
 use moonlark_core::limits::format_seconds;
 use moonlark_core::{Problem, ProblemCode, Result};
 use moonlark_gateway::Call;
-use moonlark_http::{backoff_pause, is_redirect, location_url, retry_after, send_with_body};
+use moonlark_http::{RetryBackoff, is_redirect, location_url, retry_after, send_with_body};
 use reqwest::Response;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -36,7 +36,8 @@ pub(super) async fn send_request(
     let retries = ask.retries;
     let request = OutgoingHttpRequest::new(method, ask, call.limits().value)?;
     let target = request.printable_url();
-    let mut exchange = HttpExchange { call, what, retries, tried: 0, until };
+    let backoff = RetryBackoff::new(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE);
+    let mut exchange = HttpExchange { call, what, retries, tried: 0, backoff, until };
     let Some(until) = until else { return exchange.run_to_answer(request, follow).await };
     timeout_at(until, exchange.run_to_answer(request, follow)).await.unwrap_or_else(|_| {
         let spent = format_seconds(until - started);
@@ -62,6 +63,7 @@ struct HttpExchange {
     what: &'static str,
     retries: u32,
     tried: u32,
+    backoff: RetryBackoff,
     until: Option<Instant>,
 }
 
@@ -92,10 +94,11 @@ impl HttpExchange {
         loop {
             let outcome = self.send_once(request).await;
             let pause = match &outcome {
-                Ok(Ok(response)) => {
-                    busy_retry_after(response).map(|asked| asked.unwrap_or(self.retry_pause()))
+                Ok(Ok(response)) => busy_retry_after(response)
+                    .map(|asked| asked.unwrap_or_else(|| self.backoff.next_pause())),
+                Ok(Err(error)) => {
+                    http_errors::was_never_sent(error).then(|| self.backoff.next_pause())
                 }
-                Ok(Err(error)) => http_errors::was_never_sent(error).then(|| self.retry_pause()),
                 Err(_) => None,
             };
             // Waiting past the end would lose an answer that is there.
@@ -146,10 +149,6 @@ impl HttpExchange {
             milliseconds = started.elapsed().as_millis() as u64,
         );
         Ok(outcome)
-    }
-
-    fn retry_pause(&self) -> Duration {
-        backoff_pause(FIRST_RETRY_PAUSE, MAX_RETRY_PAUSE, self.tried)
     }
 }
 

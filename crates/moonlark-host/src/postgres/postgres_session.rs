@@ -4,6 +4,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use moonlark_child::try_spawn_to_finish;
 use moonlark_core::grant::{AllowedServer, AllowedWrite};
 use moonlark_core::{Problem, Result};
 use moonlark_gateway::Call;
@@ -170,7 +171,11 @@ impl PostgresSession {
             .connect_raw(stream, NoTls)
             .await
             .map_err(|error| postgres_errors::explain_postgres_error(&error, target))?;
-        // It ends with the client; what went wrong, the client hears too.
+        // What went wrong, the client hears too.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it ends with the client, once the server has heard that"
+        )]
         tokio::spawn(async move {
             let _ = connection.await;
         });
@@ -181,9 +186,8 @@ impl PostgresSession {
 impl Drop for PostgresTransaction<'_> {
     fn drop(&mut self) {
         let Some((session, slot)) = self.session.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         // The place in the pool is free when the server has stopped.
-        runtime.spawn(async move {
+        try_spawn_to_finish(async move {
             let cancel = async {
                 let stream =
                     postgres_socket::connect_to_server(&session.server, session.tls).await.ok()?;

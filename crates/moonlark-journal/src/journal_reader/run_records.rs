@@ -13,9 +13,8 @@ use moonlark_gateway::journal::{
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::{no_run_problem, read_duration, read_id};
-use crate::journal_problem::journal_problem;
 use crate::journal_rows::{self, EntryWriteError, SqlId, effects_from_bits, parse_exact_run};
-use crate::journal_schema::open_to_read;
+use crate::journal_schema::{journal_problem, open_to_read};
 use crate::process_lock::is_process_alive;
 use crate::sealing::{JournalSeal, SealedField};
 use crate::value_packing::{unpack_answer, unpack_value};

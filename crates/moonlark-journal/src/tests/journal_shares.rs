@@ -255,7 +255,10 @@ async fn a_journal_of_an_earlier_version_learns_how_much_is_whose() {
     shared.add_ended_run("alice", 100_000);
     shared.add_ended_run("bob", 200_000);
     shared.journal.close().await;
-    Connection::open(shared.place.file()).unwrap().execute("DROP TABLE journal_usage", []).unwrap();
+    Connection::open(shared.place.file())
+        .unwrap()
+        .execute_batch("DROP TABLE journal_usage; PRAGMA user_version = 1")
+        .unwrap();
     let again = shared.place.journal();
     again.flush().await.unwrap();
     shared.check_usage();

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use moonlark_core::{Problem, Result};
-use moonlark_http::{BodyReadError, read_body, retry_after};
+use moonlark_http::{BodyReadError, RetryBackoff, read_body, retry_after};
 use reqwest::{Response, StatusCode};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
@@ -19,6 +19,7 @@ use super::{
 
 /// How often a request is made again that may succeed later.
 const MAX_EMBEDDING_ATTEMPTS: u32 = 5;
+const FIRST_EMBEDDING_RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause before that, whatever the service asks for.
 const MAX_EMBEDDING_RETRY_PAUSE: Duration = Duration::from_secs(60);
 /// Bytes of an answer for each text: a few thousand numbers as text.
@@ -80,7 +81,7 @@ impl EmbeddingServiceSettings {
         patience: EmbeddingPurpose,
     ) -> Result<Vec<Vec<f32>>> {
         let attempts = if patience == EmbeddingPurpose::Sync { MAX_EMBEDDING_ATTEMPTS } else { 1 };
-        let mut pause = Duration::from_millis(500);
+        let mut backoff = RetryBackoff::new(FIRST_EMBEDDING_RETRY_PAUSE, MAX_EMBEDDING_RETRY_PAUSE);
         let mut attempt = 1;
         loop {
             match self.request_embeddings(texts).await {
@@ -90,8 +91,7 @@ impl EmbeddingServiceSettings {
                     return Err(problem);
                 }
                 Err(EmbeddingFailure { again: Some(asked), .. }) => {
-                    sleep(asked.max(pause).min(MAX_EMBEDDING_RETRY_PAUSE)).await;
-                    pause *= 2;
+                    sleep(asked.max(backoff.next_pause()).min(MAX_EMBEDDING_RETRY_PAUSE)).await;
                     attempt += 1;
                 }
             }

@@ -7,11 +7,11 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use moonlark_child::{LaunchSpec, ProcessEnding};
+use moonlark_child::{LaunchSpec, ProcessEnding, spawn_owned};
 use moonlark_core::{Problem, Result};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::process::ChildStdout;
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::git_problems;
 
@@ -79,7 +79,7 @@ pub(super) struct GitCommand {
 pub(super) struct RunningGit {
     pub(super) stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     pub(super) stdout: BufReader<ChildStdout>,
-    complaints: JoinHandle<Vec<u8>>,
+    complaints: AbortOnDropHandle<Vec<u8>>,
     status: GitProcessStatus,
 }
 
@@ -250,7 +250,7 @@ fn running_from_pipes(
     status: GitProcessStatus,
 ) -> RunningGit {
     // Read while it runs: a full pipe would stop it.
-    let complaints = tokio::spawn(read_tail(stderr));
+    let complaints = spawn_owned(read_tail(stderr));
     RunningGit {
         stdin,
         stdout: BufReader::with_capacity(MAX_GIT_OUTPUT_BYTES, stdout),

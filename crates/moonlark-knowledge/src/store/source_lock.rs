@@ -1,18 +1,16 @@
 //! One sync of a source at a time, over all processes.
 //!
-//! A lock of the system on a file beside the database: it ends with the process
-//! that holds it, however that ends. What is in the file only says who it is.
+//! A lock on a file beside the database. What is in the file only says who holds it.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use moonlark_core::{Problem, Result};
+use moonlark_state::LockFile;
 use sha2::{Digest, Sha256};
 
-pub(crate) struct SourceLock(#[expect(dead_code, reason = "held, not used")] File);
+/// Held while a source is synced.
+pub(crate) struct SourceLock(#[expect(dead_code, reason = "held, not used")] LockFile);
 
 impl SourceLock {
     /// For the source `name` of the knowledge base in `database`.
@@ -21,35 +19,16 @@ impl SourceLock {
         let cannot = |error: std::io::Error| {
             Problem::unavailable(format!("cannot lock {}: {error}", path.display()))
         };
-        let mut options = OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(cannot)?;
-        match file.try_lock() {
-            Ok(()) => {
-                file.set_len(0).map_err(cannot)?;
-                write!(file, "process {} since {:.0}", std::process::id(), Timestamp::now())
-                    .map_err(cannot)?;
-                Ok(SourceLock(file))
-            }
-            Err(TryLockError::WouldBlock) => Err(already_syncing_problem(name, file)),
-            Err(TryLockError::Error(error)) => Err(cannot(error)),
-        }
+        let Some(mut lock) = LockFile::try_acquire(&path).map_err(cannot)? else {
+            // It may be about to say who it is.
+            let who = LockFile::read_holder(&path).unwrap_or_else(|| "another process".to_owned());
+            return Err(Problem::unavailable(format!("{name} is being synced already, by {who}"))
+                .with_hint("wait for it to end; what it has committed can be searched meanwhile"));
+        };
+        let holder = format!("process {} since {:.0}", std::process::id(), Timestamp::now());
+        lock.set_holder(&holder).map_err(cannot)?;
+        Ok(SourceLock(lock))
     }
-}
-
-fn already_syncing_problem(name: &str, file: File) -> Problem {
-    let mut who = String::new();
-    // It may be about to say who it is.
-    let read = file.take(200).read_to_string(&mut who).is_ok() && !who.is_empty();
-    let who = if read { who } else { "another process".to_owned() };
-    Problem::unavailable(format!("{name} is being synced already, by {who}"))
-        .with_hint("wait for it to end; what it has committed can be searched meanwhile")
 }
 
 /// Names are the user's: what is no plain letter is not written into a path.

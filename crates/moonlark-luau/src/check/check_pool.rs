@@ -126,6 +126,7 @@ impl CheckPool {
             state.idle.push(worker);
         }
         if !std::mem::replace(&mut state.reaping, true) {
+            #[expect(clippy::disallowed_methods, reason = "the pool lasts as long as the process")]
             tokio::spawn(self.end_idle_workers());
         }
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
+use moonlark_child::spawn_to_finish;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, Result};
 use serde::Deserialize;
@@ -87,7 +88,7 @@ impl TokenIssuer {
         if known.at.is_some_and(|at| at.elapsed() > MAX_KEY_AGE) {
             // Nobody waits for this: the keys are most likely the same.
             let this = self.clone();
-            tokio::spawn(async move { this.refresh_keys().await });
+            spawn_to_finish(async move { this.refresh_keys().await });
         }
         if !token.is_signed_by(&known.keys) {
             let is_named =

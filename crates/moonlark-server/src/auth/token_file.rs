@@ -4,9 +4,9 @@
 //! The file is replaced whole. Whoever asks looks first whether it is still the
 //! one that was read, so a token that was removed is gone with the next request.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,6 +16,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::{Problem, ProblemCode, Result};
 use moonlark_gateway::call::{ANONYMOUS_CALLER, LOCAL_CALLER};
+use moonlark_state::atomic_file::create_private_folder;
+use moonlark_state::{LockFile, write_private_file};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
@@ -218,25 +220,15 @@ impl TokenFile {
                 .with_hint("check that the folder can be written to by this user")
         };
         if let Some(folder) = self.0.parent() {
-            fs::create_dir_all(folder).map_err(cannot)?;
+            create_private_folder(folder).map_err(cannot)?;
         }
         // Held until the end, so that of two who change it none is lost.
-        let lock =
-            open_private_file(&self.0.with_extension("lock"), OpenOptions::new().create(true));
-        let lock = lock.map_err(cannot)?;
-        lock.lock().map_err(cannot)?;
+        let _lock = LockFile::acquire(&self.0.with_extension("lock")).map_err(cannot)?;
         let mut held = self.read_tokens()?.unwrap_or_default();
         edit(&mut held)?;
-        self.write_content(&TokenFileContent { tokens: held }).map_err(cannot)
-    }
-
-    fn write_content(&self, content: &TokenFileContent) -> io::Result<()> {
-        let aside = self.0.with_extension("tmp");
-        let _ = fs::remove_file(&aside);
-        let mut file = open_private_file(&aside, OpenOptions::new().create_new(true))?;
-        file.write_all(&serde_json::to_vec_pretty(content)?)?;
-        file.sync_all()?;
-        fs::rename(&aside, &self.0)
+        let text = serde_json::to_vec_pretty(&TokenFileContent { tokens: held });
+        let text = text.map_err(|error| cannot(error.into()))?;
+        write_private_file(&self.0, text).map_err(cannot)
     }
 
     fn unusable_file_problem(&self, why: &str) -> Problem {
@@ -314,10 +306,6 @@ fn generate_token() -> Result<String> {
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| Problem::unavailable("the system has no random numbers"))?;
     Ok(format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
-}
-
-fn open_private_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    options.write(true).truncate(false).mode(0o600).open(path)
 }
 
 #[cfg(test)]

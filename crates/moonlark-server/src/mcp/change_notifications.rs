@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use moonlark_child::spawn_owned;
 use moonlark_core::source_resources::{
     SourceEvent, SourceResources, WatchLease, resources_for_uri,
 };
@@ -24,7 +25,6 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::sessions::SESSION_IDLE_TIMEOUT;
 use super::tool_result::error_from_problem;
@@ -123,7 +123,7 @@ pub(super) async fn notify_subscriber(
     let uris: HashSet<String> = accepted.flatten().cloned().collect();
     let (sender, mut watched) = mpsc::channel(1);
     let watching = watch_resources(gateway.clone(), caller.clone(), uris.clone(), sender);
-    let _watching = AbortOnDropHandle::new(tokio::spawn(watching));
+    let _watching = spawn_owned(watching);
     // Held for as long as the client listens.
     let mut leases: Vec<WatchLease> = Vec::new();
     let sink = context.sink();

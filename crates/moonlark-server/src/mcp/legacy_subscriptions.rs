@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use moonlark_child::spawn_owned;
 use moonlark_core::limits::format_size;
 use moonlark_core::source_resources::{
     SourceEvent, SourceLogMessage, WatchLease, resources_for_uri,
@@ -34,6 +35,8 @@ pub(super) struct LegacySubscriptions {
     wanted: Arc<LegacySubscriptionState>,
     /// From the first wish on.
     telling: OnceLock<AbortOnDropHandle<()>>,
+    /// Tells the client that a list has changed.
+    list_notifier: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -77,6 +80,11 @@ fn check_room<T>(watched: &HashMap<String, T>, uri: &str) -> Result<(), ErrorDat
 }
 
 impl LegacySubscriptions {
+    /// Tell the client when a list changes, for as long as it is there.
+    pub(super) fn keep_list_notifier(&self, task: AbortOnDropHandle<()>) {
+        *self.list_notifier.lock() = Some(task);
+    }
+
     /// Messages of this level and above from now on.
     pub(super) fn set_log_level(
         &self,
@@ -121,7 +129,7 @@ impl LegacySubscriptions {
             let news = gateway.subscribe_to_events();
             let wanted = self.wanted.clone();
             let told = relay_news(wanted, news, gateway.clone(), caller.clone(), peer.clone());
-            AbortOnDropHandle::new(tokio::spawn(told))
+            spawn_owned(told)
         });
     }
 }

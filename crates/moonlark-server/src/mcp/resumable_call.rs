@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use moonlark_child::spawn_to_finish;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode, Result, Tool, Value};
@@ -141,7 +142,7 @@ impl ResumableCall {
         // A server that does not say for which call it asks may have meant
         // another of this client's.
         if request.is_none() && !(asking.is_empty() && self.questions.is_empty()) {
-            tokio::spawn(finish_questions(asking, self.questions, peer.clone()));
+            spawn_to_finish(finish_questions(asking, self.questions, peer.clone()));
         }
         ended
     }

@@ -8,11 +8,13 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use moonlark_child::spawn_owned;
 use moonlark_core::problem::ProtocolError;
 use moonlark_core::{Problem, Result, Value};
 use moonlark_gateway::call::ANONYMOUS_CALLER;
 use parking_lot::Mutex;
 use rmcp::model::ErrorCode;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::resumable_call::{CallFingerprint, ResumableCall};
 
@@ -30,7 +32,8 @@ pub(crate) struct SuspendedCall {
     pub(crate) request: CallFingerprint,
 }
 
-type SuspendedCallTable = HashMap<String, (u64, SuspendedCall)>;
+/// With the number of their coming, and what drops them when their time is over.
+type SuspendedCallTable = HashMap<String, (u64, SuspendedCall, AbortOnDropHandle<()>)>;
 
 static SUSPENDED_CALLS: LazyLock<Mutex<(u64, SuspendedCallTable)>> = LazyLock::new(Mutex::default);
 
@@ -42,24 +45,25 @@ pub(crate) fn suspended_call_id(state: &str) -> Option<&str> {
 /// Keep the call, and return the state that leads to it.
 pub(crate) fn suspend_call(parked: SuspendedCall) -> String {
     let id = uuid::Uuid::new_v4().simple().to_string();
-    let evicted;
-    {
-        let (count, table) = &mut *SUSPENDED_CALLS.lock();
-        *count += 1;
-        let waiting = table.iter().map(|(id, (age, it))| (id.as_str(), *age, it.request.caller()));
-        let waiting: Vec<_> = waiting.collect();
-        let oldest = find_call_to_evict(&waiting, parked.request.caller()).map(str::to_owned);
-        evicted = oldest.and_then(|oldest| table.remove(&oldest));
-        table.insert(id.clone(), (*count, parked));
-    }
-    // Ending a call may take locks of its own.
-    drop(evicted);
     let expiring = id.clone();
-    tokio::spawn(async move {
+    let expiry = spawn_owned(async move {
         tokio::time::sleep(SUSPENDED_CALL_TIMEOUT).await;
         let expired = SUSPENDED_CALLS.lock().1.remove(&expiring);
         drop(expired);
     });
+    let evicted;
+    {
+        let (count, table) = &mut *SUSPENDED_CALLS.lock();
+        *count += 1;
+        let waiting =
+            table.iter().map(|(id, (age, it, _))| (id.as_str(), *age, it.request.caller()));
+        let waiting: Vec<_> = waiting.collect();
+        let oldest = find_call_to_evict(&waiting, parked.request.caller()).map(str::to_owned);
+        evicted = oldest.and_then(|oldest| table.remove(&oldest));
+        table.insert(id.clone(), (*count, parked, expiry));
+    }
+    // Ending a call may take locks of its own.
+    drop(evicted);
     format!("{STATE_PREFIX}{id}")
 }
 
@@ -91,9 +95,9 @@ fn find_call_to_evict<'a>(waiting: &[(&'a str, u64, &str)], caller: &str) -> Opt
 /// The call, for whoever repeats its request.
 pub(crate) fn resume_call(id: &str, request: &CallFingerprint) -> Result<ResumableCall> {
     let mut parked = SUSPENDED_CALLS.lock();
-    let same = parked.1.get(id).is_some_and(|(_, parked)| parked.request == *request);
+    let same = parked.1.get(id).is_some_and(|(_, parked, _)| parked.request == *request);
     match parked.1.remove(id).filter(|_| same) {
-        Some((_, parked)) => Ok(parked.conversation),
+        Some((_, parked, _)) => Ok(parked.conversation),
         None => Err(unknown_state_problem()),
     }
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
+use moonlark_child::spawn_owned;
 use moonlark_core::Result;
 use moonlark_core::tool::SourceKind;
 use moonlark_knowledge::SyncOptions;
@@ -120,8 +121,8 @@ impl DemoArgs {
         let stop = CancellationToken::new();
         project.connect_all_sources().await;
         project.start_journal_and_telemetry().await;
-        let server = tokio::spawn(serve_project(project.clone(), listener, stop.clone()).await);
-        let watcher = tokio::spawn(reload::load_and_watch(project.clone(), |_| {}));
+        let server = spawn_owned(serve_project(project.clone(), listener, stop.clone()).await);
+        let watcher = spawn_owned(reload::load_and_watch(project.clone(), |_| {}));
 
         show_tools(&project, &address, folder).await?;
         show_knowledge_base(&project, &address).await?;
@@ -133,7 +134,7 @@ impl DemoArgs {
             print_line("Serving until Ctrl-C.");
             shutdown_signal().await;
         }
-        watcher.abort();
+        drop(watcher);
         stop.cancel();
         let _ = tokio::time::timeout(std::time::Duration::from_secs(2), server).await;
         project.disconnect_quickly().await;
@@ -145,6 +146,7 @@ fn write_files(folder: &Path, files: &[(&str, &str)]) -> std::io::Result<()> {
     for (name, text) in files {
         let path = folder.join(name);
         std::fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        #[expect(clippy::disallowed_methods, reason = "the folder is new and goes with the demo")]
         std::fs::write(path, text)?;
     }
     Ok(())

@@ -8,6 +8,7 @@ use clap::Args;
 use moonlark_core::sdk::SdkSource;
 use moonlark_core::{Catalog, Problem, SourceLocation};
 use moonlark_render::luau::sdk_docs::{SdkDocsEntry, SdkFunctionDocs, docs_for_page};
+use moonlark_state::write_user_file;
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -42,7 +43,7 @@ impl GenerateArgs {
             let path = out.join(format!("{name}.d.luau"));
             let sources = catalog.sdk().sources();
             let text = render_definitions(spec, sources);
-            std::fs::write(&path, text).map_err(|error| cannot_write_error(&path, &error))?;
+            write_user_file(&path, text).map_err(|error| cannot_write_error(&path, &error))?;
             let functions = sources.iter().map(|it| it.functions.len()).sum();
             written.push((display_path(path.strip_prefix(&here).unwrap_or(&path)), functions));
         }

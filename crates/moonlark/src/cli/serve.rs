@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
+use moonlark_child::{spawn_owned, wait_for_finishing_tasks};
 use moonlark_core::{Problem, SourceLocation};
 use moonlark_server::{CallerIdentification, HttpServerOptions, RequestAuthenticator};
 use tokio::net::TcpListener;
@@ -16,6 +18,9 @@ use super::{CommandError, CommandResult, GlobalArgs, require_tools, served_comma
 use crate::local_server::{LocalServer, ServingCommand, SocketClaim};
 use crate::project::{Project, StateRetention};
 use crate::reload;
+
+/// What is told to others in the last moment may take this long.
+pub(super) const FINISHING_TASKS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Problems that are in the log at the start.
 const MAX_ANNOUNCED_PROBLEMS: usize = 50;
@@ -61,9 +66,9 @@ impl ServeArgs {
         project.start_journal_and_telemetry().await;
         let runs = project.resume_waiting_runs().await;
         // From here on requests are answered. Those about scripts wait for them.
-        let server = tokio::spawn(serve_project(project.clone(), listener, stop.clone()).await);
+        let server = spawn_owned(serve_project(project.clone(), listener, stop.clone()).await);
         project.connect_all_sources().await;
-        let watcher = tokio::spawn(reload::load_and_watch(project.clone(), log_inventory));
+        let watcher = spawn_owned(reload::load_and_watch(project.clone(), log_inventory));
         let following = project.sync_knowledge_in_background();
         let address = Some(address.to_string());
         let local =
@@ -72,12 +77,12 @@ impl ServeArgs {
         tracing::info!("stopping");
         stop.cancel();
         // Calls in progress get a moment; whoever hangs on is cut off.
-        let served = tokio::time::timeout(std::time::Duration::from_secs(5), server);
+        let served = tokio::time::timeout(Duration::from_secs(5), server);
         let _ = tokio::join!(served, local.stop());
-        watcher.abort();
-        drop((following, runs));
+        drop((watcher, following, runs));
         keeping.stop().await;
         project.disconnect_gently().await;
+        wait_for_finishing_tasks(FINISHING_TASKS_TIMEOUT).await;
         Ok(())
     }
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use moonlark_child::{spawn_owned, wait_for_finishing_tasks};
 use moonlark_core::Problem;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::serve::shutdown_signal;
+use super::serve::{FINISHING_TASKS_TIMEOUT, shutdown_signal};
 use super::served_command::{find_server, has_project_here, project_socket};
 use super::source_args::SourceArgs;
 use super::{CommandError, CommandResult, GlobalArgs, require_tools};
@@ -140,12 +141,12 @@ async fn next_backend(
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (read, write) = tokio::io::split(theirs);
     let gateway = server.project.gateway.clone();
-    let serving = tokio::spawn(async move {
+    let serving = spawn_owned(async move {
         // It ends with the client, whose session this is.
         let stop = CancellationToken::new();
         let _ = moonlark_server::serve_lines(gateway, read, write, stop).await;
     });
-    *own = Some((server, AbortOnDropHandle::new(serving)));
+    *own = Some((server, serving));
     let (read, write) = tokio::io::split(ours);
     Ok(BridgeBackend::new(read, write))
 }
@@ -174,8 +175,7 @@ impl OwnServer {
                 tracing::warn!("{problem}");
             }
         };
-        let watching = tokio::spawn(reload::load_and_watch(project.clone(), loaded));
-        let watching = AbortOnDropHandle::new(watching);
+        let watching = spawn_owned(reload::load_and_watch(project.clone(), loaded));
         let runs = project.resume_waiting_runs().await;
         let following = project.sync_knowledge_in_background();
         let local = match claim {
@@ -195,5 +195,6 @@ impl OwnServer {
         drop(self.beside);
         self.keeping.stop().await;
         self.project.disconnect_quickly().await;
+        wait_for_finishing_tasks(FINISHING_TASKS_TIMEOUT).await;
     }
 }

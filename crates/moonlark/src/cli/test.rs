@@ -96,6 +96,7 @@ impl TestArgs {
             return Err(self.nothing_found_problem().into());
         }
         if let Some(path) = &self.junit {
+            #[expect(clippy::disallowed_methods, reason = "it may be a pipe or a device")]
             std::fs::write(path, test_report::junit_xml(&outcomes)).map_err(|error| {
                 Problem::unavailable(format!("{} cannot be written: {error}", path.display()))
             })?;

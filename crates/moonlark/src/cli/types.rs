@@ -21,6 +21,7 @@ use crate::knowledge_base::KnowledgeBase;
 use editor_settings::EditorSettings;
 use moonlark_config::config_file;
 use moonlark_state::state_folder::{prepare_state_folder, state_folder_path};
+use moonlark_state::write_user_file;
 
 /// No settings that a person wrote are larger.
 const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
@@ -180,7 +181,7 @@ fn write_generated_file(
             .into());
         }
     };
-    std::fs::write(path, text).map_err(|error| io_problem("write", &label, &error))?;
+    write_user_file(path, text).map_err(|error| io_problem("write", &label, &error))?;
     Ok(EditorFileReport::new(label, did))
 }
 
@@ -213,10 +214,7 @@ fn update_settings(root: &Path, wanted: &EditorSettings) -> Result<EditorFileRep
         (Some(_), Some(_)) => EditorFileAction::Updated,
     };
     if let Some(text) = &merged.text {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| io_problem("write", &label, &error))?;
-        }
-        std::fs::write(&path, text).map_err(|error| io_problem("write", &label, &error))?;
+        write_user_file(&path, text).map_err(|error| io_problem("write", &label, &error))?;
     }
     let missing = if merged.refused.is_empty() { Json::Null } else { merged.refused.into() };
     Ok(EditorFileReport {

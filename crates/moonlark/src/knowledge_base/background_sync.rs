@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use moonlark_child::spawn_owned;
 use moonlark_core::ProblemCode;
 use moonlark_gateway::Gateway;
 use moonlark_knowledge::{FolderWatcher, SyncOptions, SyncSummary};
@@ -24,7 +25,7 @@ impl KnowledgeBase {
     pub(crate) fn start_background_sync(&self, gateway: &Gateway) -> BackgroundSync {
         let (base, gateway) = (self.clone(), gateway.clone());
         let mut changed = self.0.changed.subscribe();
-        let task = tokio::spawn(async move {
+        let _task = spawn_owned(async move {
             let read = Mutex::default();
             loop {
                 changed.mark_unchanged();
@@ -34,7 +35,7 @@ impl KnowledgeBase {
                 }
             }
         });
-        BackgroundSync { _task: AbortOnDropHandle::new(task) }
+        BackgroundSync { _task }
     }
 
     /// With the sources that there are now; never ends by itself. `read` are

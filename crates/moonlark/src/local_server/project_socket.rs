@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
+use moonlark_state::LockFile;
 use moonlark_state::state_folder::{create_state_folder, state_folder_path};
 
 const SOCKET_FILE_NAME: &str = "server.sock";
@@ -28,7 +29,7 @@ pub(crate) struct ProjectSocket {
 pub(crate) struct SocketClaim {
     pub(super) listener: UnixListener,
     path: PathBuf,
-    _lock: File,
+    _lock: LockFile,
 }
 
 impl ProjectSocket {
@@ -75,14 +76,9 @@ impl ProjectSocket {
                 format!("{} belongs to another user", self.folder.display()),
             ));
         }
-        let mut options = File::options();
-        let lock = options.create(true).truncate(false).write(true).mode(0o600);
-        let lock = lock.open(self.folder.join(LOCK_FILE_NAME))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
-            Err(std::fs::TryLockError::Error(error)) => return Err(error),
-        }
+        let Some(lock) = LockFile::try_acquire(&self.folder.join(LOCK_FILE_NAME))? else {
+            return Ok(None);
+        };
         let path = self.folder.join(SOCKET_FILE_NAME);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

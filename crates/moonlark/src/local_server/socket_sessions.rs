@@ -5,14 +5,14 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use moonlark_child::spawn_owned;
 use moonlark_server::{CallerIdentification, HttpApp, HttpServerOptions};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::greeting::{
     ClientGreeting, ConnectionPurpose, LocalServerSummary, MAX_GREETING_BYTES,
@@ -44,7 +44,7 @@ pub(crate) enum ServingCommand {
 /// Serves the project on its socket until it is stopped.
 pub(crate) struct LocalServer {
     stop: CancellationToken,
-    serving: JoinHandle<()>,
+    serving: AbortOnDropHandle<()>,
     command: ServingCommand,
 }
 
@@ -81,7 +81,7 @@ impl LocalServer {
         let app = moonlark_server::build_http_app(project.gateway.clone(), options, stop.clone());
         let served = Arc::new(LocalSessionContext { project, app, summary, stop: stop.clone() });
         let socket = ProjectSocket::for_project(&loaded.root);
-        let serving = tokio::spawn(async move {
+        let serving = spawn_owned(async move {
             let claim = match claim {
                 Some(claim) => Some(claim),
                 None => wait_for_claim(&socket, &served.stop).await,

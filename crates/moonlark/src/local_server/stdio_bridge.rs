@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use moonlark_child::spawn_owned;
 use moonlark_core::Result;
 use moonlark_server::{ClientPresence, ClosedInput};
 use tokio::io::{
@@ -22,7 +23,6 @@ use tokio::io::{
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tokio_util::task::AbortOnDropHandle;
 
 use bridged_session::{BridgedSession, ServerMessageRoute};
 
@@ -67,7 +67,7 @@ async fn bridge_client(
     let (sender, messages) = mpsc::channel(MAX_WAITING_MESSAGES);
     let presence = Arc::new(ClientPresence::default());
     let input = PresenceTrackingInput { input, presence: presence.clone() };
-    let _reading = AbortOnDropHandle::new(tokio::spawn(read_messages(input, sender)));
+    let _reading = spawn_owned(read_messages(input, sender));
     let mut client = BridgeClient { messages, presence };
     let mut memory = BridgedSession::default();
     let mut backend = first;
@@ -134,7 +134,7 @@ async fn pump_messages(
 ) -> io::Result<BridgeEnd> {
     let BridgeBackend { read, mut write } = backend;
     let (sender, mut answers) = mpsc::channel(MAX_WAITING_MESSAGES);
-    let _reading = AbortOnDropHandle::new(tokio::spawn(read_messages(read, sender)));
+    let _reading = spawn_owned(read_messages(read, sender));
     let mut client_is_there = true;
     let mut given_up = Instant::now();
     loop {

@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use moonlark_state::{create_private_file, write_private_file};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
@@ -174,32 +175,11 @@ fn read_key(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Written aside and linked into place: processes that make one at the same time end up
-/// with the same.
+/// Processes that make one at the same time end up with the same.
 fn make_key(path: &Path) -> io::Result<Vec<u8>> {
     let mut key = vec![0; SESSION_KEY_BYTES];
     SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("there is no randomness"))?;
-    let aside = partial_file(path);
-    let written = write_file(&aside, &key);
-    let linked = written.and_then(|()| match std::fs::hard_link(&aside, path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => read_key(path),
-        Err(error) => Err(error),
-        Ok(()) => Ok(key),
-    });
-    let _ = std::fs::remove_file(&aside);
-    linked
-}
-
-/// Says whose it is, so that what a killed process leaves behind can be removed.
-fn partial_file(path: &Path) -> PathBuf {
-    path.with_extension(format!("{}.partial", std::process::id()))
-}
-
-fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+    if create_private_file(path, &key)? { Ok(key) } else { read_key(path) }
 }
 
 impl SessionRecord {
@@ -248,11 +228,7 @@ impl SessionRecord {
             serde_json::to_writer(&mut text, &line)?;
             text.push(b'\n');
         }
-        let aside = partial_file(&self.path);
-        let written = write_file(&aside, &text).and_then(|()| std::fs::rename(&aside, &self.path));
-        written.inspect_err(|_| {
-            let _ = std::fs::remove_file(&aside);
-        })?;
+        write_private_file(&self.path, &text)?;
         self.compacted_bytes.store(text.len() as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -424,7 +400,7 @@ mod tests {
             text.push(b'\n');
         }
         assert!(text.len() as u64 > MAX_RECORD_BYTES);
-        write_file(&record.path, &text).unwrap();
+        write_private_file(&record.path, &text).unwrap();
         record.add_line(last).unwrap();
         assert!(record.path.metadata().unwrap().len() < MAX_RECORD_BYTES / 2);
         record
