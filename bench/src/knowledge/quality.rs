@@ -149,11 +149,6 @@ fn item(number: usize, document: &Document) -> SourceItem {
         title: (!document.title.is_empty()).then(|| document.title.clone()),
         content: ItemContent::Text(document.text.clone()),
         content_type: Some("text/plain".to_owned()),
-        source_url: None,
-        author: None,
-        created_at: None,
-        updated_at: None,
-        metadata: Value::Null,
-        stamp: None,
+        ..SourceItem::default()
     }
 }

@@ -1,9 +1,16 @@
 //! JSON as people keep it in settings: comments, trailing commas, and where in
 //! the text everything is.
 //!
-//! This file only reads. What changes such a text is in `jsonc_edit`; what the keys
-//! mean is known to neither.
+//! This file only reads, with `jsonc-parser`. What changes such a text is in `jsonc_edit`; what
+//! the keys mean is known to neither.
 
+use jsonc_parser::ast::{ObjectPropName, Value as AstValue};
+use jsonc_parser::common::{Range, Ranged};
+use jsonc_parser::errors::{ParseError, ParseErrorKind};
+use jsonc_parser::tokens::Token;
+use jsonc_parser::{
+    CollectOptions, ParseOptions, ParseStringErrorKind, Scanner, ScannerOptions, parse_to_ast,
+};
 use serde_json::Value as Json;
 
 use super::syntax_tree::{SyntaxMember, SyntaxNode, SyntaxNodeKind, TextFault};
@@ -11,182 +18,129 @@ use super::syntax_tree::{SyntaxMember, SyntaxNode, SyntaxNodeKind, TextFault};
 /// Deeper than any settings, and shallow enough for the stack.
 const MAX_JSONC_DEPTH: usize = 128;
 
+/// Of what goes beyond JSON, only what most clients take.
+const PARSE_OPTIONS: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_trailing_commas: true,
+    allow_loose_object_property_names: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
 /// The value in `text`; none when there is nothing but space and comments.
 pub fn parse(text: &str) -> Result<Option<SyntaxNode>, TextFault> {
-    let mut parser = JsoncParser { text, at: 0, depth: 0 };
-    parser.skip_trivia()?;
-    if parser.peek_byte().is_none() {
-        return Ok(None);
-    }
-    let root = parser.parse_value()?;
-    parser.skip_trivia()?;
-    match parser.peek_byte() {
-        None => Ok(Some(root)),
-        Some(_) => Err(parser.fault_here("there is something behind the end of the JSON")),
-    }
+    check_tokens(text)?;
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &PARSE_OPTIONS)
+        .map_err(|error| fault_from_error(text, &error))?;
+    parsed.value.map(|root| node_from_ast(text, &root)).transpose()
 }
 
-struct JsoncParser<'a> {
-    text: &'a str,
-    at: usize,
-    depth: usize,
-}
-
-impl JsoncParser<'_> {
-    fn parse_value(&mut self) -> Result<SyntaxNode, TextFault> {
-        self.skip_trivia()?;
-        let start = self.at;
-        let kind = match self.peek_byte() {
-            Some(b'{') => self.parse_nested(JsoncParser::parse_object)?,
-            Some(b'[') => self.parse_nested(JsoncParser::parse_array)?,
-            Some(b'"') => SyntaxNodeKind::Scalar(Json::String(self.parse_string()?)),
-            Some(_) => SyntaxNodeKind::Scalar(self.parse_literal()?),
-            None => return Err(self.fault_here("a value is missing here")),
-        };
-        Ok(SyntaxNode { span: start..self.at, kind })
-    }
-
-    /// One level down, at the bracket that opens it.
-    fn parse_nested(
-        &mut self,
-        read: fn(&mut Self) -> Result<SyntaxNodeKind, TextFault>,
-    ) -> Result<SyntaxNodeKind, TextFault> {
-        self.depth += 1;
-        if self.depth > MAX_JSONC_DEPTH {
-            return Err(self.fault_here(format!("this is nested more than {MAX_JSONC_DEPTH} deep")));
-        }
-        let kind = read(self)?;
-        self.depth -= 1;
-        Ok(kind)
-    }
-
-    fn parse_object(&mut self) -> Result<SyntaxNodeKind, TextFault> {
-        let open = self.at;
-        self.at += 1;
-        let mut members = Vec::new();
-        loop {
-            self.skip_trivia()?;
-            let start = self.at;
-            match self.peek_byte() {
-                Some(b'"') => {}
-                Some(b'}') => break,
-                Some(_) => return Err(self.fault_here("a name in quotes or } is missing here")),
-                None => return Err(TextFault::new(open, "this { is never closed")),
-            }
-            let key = self.parse_string()?;
-            let key_span = start..self.at;
-            self.skip_trivia()?;
-            if self.peek_byte() != Some(b':') {
-                return Err(self.fault_here("a : is missing here"));
-            }
-            self.at += 1;
-            let value = self.parse_value()?;
-            members.push(SyntaxMember { key, key_span, value });
-            self.skip_separator(open, b'}')?;
-        }
-        self.at += 1;
-        Ok(SyntaxNodeKind::Object(members))
-    }
-
-    fn parse_array(&mut self) -> Result<SyntaxNodeKind, TextFault> {
-        let open = self.at;
-        self.at += 1;
-        let mut items = Vec::new();
-        loop {
-            self.skip_trivia()?;
-            match self.peek_byte() {
-                Some(b']') => break,
-                Some(_) => items.push(self.parse_value()?),
-                None => return Err(TextFault::new(open, "this [ is never closed")),
-            }
-            self.skip_separator(open, b']')?;
-        }
-        self.at += 1;
-        Ok(SyntaxNodeKind::Array(items))
-    }
-
-    /// Behind a member: a comma, or the end, which stays for the caller.
-    fn skip_separator(&mut self, open: usize, close: u8) -> Result<(), TextFault> {
-        self.skip_trivia()?;
-        match self.peek_byte() {
-            Some(b',') => self.at += 1,
-            Some(byte) if byte == close => {}
-            Some(_) => {
-                return Err(
-                    self.fault_here(format!("a comma or {} is missing here", close as char))
-                );
-            }
-            None => {
-                let open_bracket = if close == b'}' { '{' } else { '[' };
-                return Err(TextFault::new(open, format!("this {open_bracket} is never closed")));
-            }
-        }
-        Ok(())
-    }
-
-    fn parse_string(&mut self) -> Result<String, TextFault> {
-        let start = self.at;
-        let bytes = self.text.as_bytes();
-        let mut at = start + 1;
-        loop {
-            match bytes.get(at) {
-                Some(b'\\') => at += 2,
-                Some(b'"') => break,
-                Some(b'\n') | None => {
-                    return Err(TextFault::new(start, "this quote is never closed"));
-                }
-                Some(_) => at += 1,
-            }
-        }
-        self.at = at + 1;
-        let text = self.text.get(start..self.at).unwrap_or_default();
-        serde_json::from_str(text)
-            .map_err(|_| TextFault::new(start, "this text has an escape that JSON does not know"))
-    }
-
-    /// A number, `true`, `false` or `null`.
-    fn parse_literal(&mut self) -> Result<Json, TextFault> {
-        let start = self.at;
-        let rest = &self.text[start..];
-        let ends = |letter: char| letter.is_whitespace() || ",:]}[{\"/".contains(letter);
-        self.at += rest.find(ends).unwrap_or(rest.len());
-        match self.text.get(start..self.at) {
-            Some("") | None => Err(TextFault::new(start, "a value is missing here")),
-            Some(word) => serde_json::from_str(word)
-                .map_err(|_| TextFault::new(start, "this is no value; texts need double quotes")),
-        }
-    }
-
-    fn skip_trivia(&mut self) -> Result<(), TextFault> {
-        self.at = after_trivia(self.text, self.at)?;
-        Ok(())
-    }
-
-    fn peek_byte(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn fault_here(&self, message: impl Into<String>) -> TextFault {
-        TextFault::new(self.at, message)
-    }
-}
-
-/// Where the next thing begins that is neither space nor comment.
-pub(super) fn after_trivia(text: &str, mut at: usize) -> Result<usize, TextFault> {
+/// The next token behind `start` that is no comment, and where it begins.
+pub(super) fn next_token(text: &str, start: usize) -> Option<(Token<'_>, usize)> {
+    let mut scanner = jsonc_scanner(text.get(start..)?);
     loop {
-        let rest = text.get(at..).unwrap_or_default();
-        let space = rest.len() - rest.trim_start_matches([' ', '\t', '\r', '\n']).len();
-        let rest = &rest[space..];
-        at += space;
-        if rest.starts_with("//") {
-            at += rest.find('\n').unwrap_or(rest.len());
-        } else if rest.starts_with("/*") {
-            let end = rest.get(2..).and_then(|inside| inside.find("*/"));
-            at += end.ok_or_else(|| TextFault::new(at, "this comment is never closed"))? + 4;
-        } else {
-            return Ok(at);
+        match scanner.scan().ok()?? {
+            Token::CommentLine(_) | Token::CommentBlock(_) => {}
+            token => return Some((token, start + scanner.token_start())),
         }
     }
+}
+
+fn jsonc_scanner(text: &str) -> Scanner<'_> {
+    let options = ScannerOptions {
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    };
+    Scanner::new(text, &options)
+}
+
+/// What the parser would not see: nesting, before it recurses, and a quote that is closed only
+/// on a later line, where it would blame what follows.
+fn check_tokens(text: &str) -> Result<(), TextFault> {
+    let (mut scanner, mut depth) = (jsonc_scanner(text), 0_usize);
+    while let Some(token) = scanner.scan().map_err(|error| fault_from_error(text, &error))? {
+        match token {
+            Token::OpenBrace | Token::OpenBracket => depth += 1,
+            Token::CloseBrace | Token::CloseBracket => depth = depth.saturating_sub(1),
+            Token::String(_) if text[scanner.token_start()..scanner.token_end()].contains('\n') => {
+                return Err(TextFault::new(scanner.token_start(), "this quote is never closed"));
+            }
+            _ => {}
+        }
+        if depth > MAX_JSONC_DEPTH {
+            let message = format!("this is nested more than {MAX_JSONC_DEPTH} deep");
+            return Err(TextFault::new(scanner.token_start(), message));
+        }
+    }
+    Ok(())
+}
+
+fn node_from_ast(text: &str, value: &AstValue) -> Result<SyntaxNode, TextFault> {
+    let kind = match value {
+        AstValue::Object(object) => {
+            let members = object.properties.iter().map(|member| {
+                let (key, key_range) = match &member.name {
+                    ObjectPropName::String(name) => (name.value.to_string(), name.range),
+                    ObjectPropName::Word(name) => (name.value.to_owned(), name.range),
+                };
+                let value = node_from_ast(text, &member.value)?;
+                Ok(SyntaxMember { key, key_span: key_range.start..key_range.end, value })
+            });
+            SyntaxNodeKind::Object(members.collect::<Result<_, _>>()?)
+        }
+        AstValue::Array(array) => {
+            let items = array.elements.iter().map(|item| node_from_ast(text, item));
+            SyntaxNodeKind::Array(items.collect::<Result<_, _>>()?)
+        }
+        AstValue::StringLit(string) => SyntaxNodeKind::Scalar(string.value.clone().into()),
+        AstValue::BooleanLit(boolean) => SyntaxNodeKind::Scalar(boolean.value.into()),
+        AstValue::NullKeyword(_) => SyntaxNodeKind::Scalar(Json::Null),
+        AstValue::NumberLit(number) => SyntaxNodeKind::Scalar(
+            serde_json::from_str(number.value)
+                .map_err(|_| TextFault::new(number.range.start, "this number is too large"))?,
+        ),
+    };
+    let Range { start, end } = value.range();
+    Ok(SyntaxNode { span: start..end, kind })
+}
+
+/// In words that quote nothing of the text.
+fn fault_from_error(text: &str, error: &ParseError) -> TextFault {
+    let start = error.range().start;
+    let message = match error.kind() {
+        ParseErrorKind::UnterminatedObject => "this { is never closed",
+        ParseErrorKind::UnterminatedArray => "this [ is never closed",
+        ParseErrorKind::UnterminatedCommentBlock => "this comment is never closed",
+        ParseErrorKind::String(ParseStringErrorKind::UnterminatedStringLiteral) => {
+            "this quote is never closed"
+        }
+        ParseErrorKind::String(_) => "this text has an escape that JSON does not know",
+        ParseErrorKind::ExpectedComma => {
+            let next = next_token(text, start).map_or(start, |(_, next)| next);
+            return TextFault::new(next, "a comma is missing here");
+        }
+        ParseErrorKind::ExpectedColonAfterObjectKey => "a : is missing here",
+        ParseErrorKind::UnexpectedTokenInObject | ParseErrorKind::ExpectedStringObjectProperty => {
+            "a name in quotes or } is missing here"
+        }
+        ParseErrorKind::MultipleRootJsonValues => "there is something behind the end of the JSON",
+        ParseErrorKind::ExpectedObjectValue
+        | ParseErrorKind::UnexpectedCloseBrace
+        | ParseErrorKind::UnexpectedCloseBracket
+        | ParseErrorKind::UnexpectedColon
+        | ParseErrorKind::UnexpectedComma => "a value is missing here",
+        _ => "this is no value; texts need double quotes",
+    };
+    TextFault::new(start, message)
 }
 
 #[cfg(test)]
@@ -234,23 +188,32 @@ mod tests {
             ("{", "f:1:1: this { is never closed"),
             ("{\n  \"a\": [1, 2\n", "f:2:8: this [ is never closed"),
             ("{\n  \"ü\" 1}", "f:2:7: a : is missing here"),
-            ("{\"a\": 1 \"b\": 2}", "f:1:9: a comma or } is missing here"),
+            ("{\"a\": 1 \"b\": 2}", "f:1:9: a comma is missing here"),
+            ("[1 // x\n 2]", "f:2:2: a comma is missing here"),
+            ("{\"a\": \"x,\n \"b\": 1}", "f:1:7: this quote is never closed"),
             ("{\"a\": }", "f:1:7: a value is missing here"),
-            ("{'a': 1}", "f:1:2: a name in quotes or } is missing here"),
+            ("{'a': 1}", "f:1:2: this is no value; texts need double quotes"),
+            ("{a: 1}", "f:1:2: a name in quotes or } is missing here"),
             ("{\"a\": 'x'}", "f:1:7: this is no value; texts need double quotes"),
             ("{\"a\": \"x\n\"}", "f:1:7: this quote is never closed"),
-            ("{\"a\": \"\\x\"}", "f:1:7: this text has an escape that JSON does not know"),
+            ("{\"a\": \"\\x\"}", "f:1:8: this text has an escape that JSON does not know"),
             ("{} {}", "f:1:4: there is something behind the end of the JSON"),
             ("{ /* x }", "f:1:3: this comment is never closed"),
-            ("{\"a\": 01}", "f:1:7: this is no value; texts need double quotes"),
+            ("{\"a\": 01}", "f:1:8: a comma is missing here"),
+            ("[1e999]", "f:1:2: this number is too large"),
+            ("[0x1]", "f:1:2: this is no value; texts need double quotes"),
+            ("[1}", "f:1:3: a value is missing here"),
             ("{,}", "f:1:2: a name in quotes or } is missing here"),
             ("{\"", "f:1:2: this quote is never closed"),
             ("{\"\\", "f:1:2: this quote is never closed"),
-            ("/", "f:1:1: a value is missing here"),
+            ("/", "f:1:1: this is no value; texts need double quotes"),
         ] {
             assert_eq!(fault(text), said, "{text}");
         }
-        assert!(fault(&"[".repeat(100_000)).contains("nested more than 128 deep"));
+        let too_deep = "f:1:129: this is nested more than 128 deep";
+        assert_eq!(fault(&"[".repeat(100_000)), too_deep);
+        assert_eq!(fault(&format!("{}{}", "[".repeat(129), "]".repeat(129))), too_deep);
+        assert!(parse(&format!("{}{}", "[".repeat(128), "]".repeat(128))).is_ok());
         assert!(fault(&"{\"a\":".repeat(100_000)).contains("nested more than 128 deep"));
     }
 }

@@ -3,9 +3,11 @@
 
 use std::ops::Range;
 
-use serde_json::{Map, Value as Json};
+use jsonc_parser::tokens::Token;
+use serde_json::Value as Json;
 
-use super::jsonc::{self, after_trivia};
+use super::edit_check::nest_value;
+use super::jsonc;
 use super::syntax_tree::{SyntaxNode, SyntaxNodeKind, TextFault};
 
 /// `text` with `value` at `path`. Objects on the way are made where they are
@@ -146,13 +148,6 @@ fn render_line_member(key: &str, value: &Json) -> String {
     format!("{}: {}", Json::from(key), render_line(value))
 }
 
-/// `value` under the keys of `path`.
-fn nest_value(path: &[&str], value: &Json) -> Json {
-    path.iter().rev().fold(value.clone(), |value, key| {
-        Json::Object(Map::from_iter([((*key).to_owned(), value)]))
-    })
-}
-
 fn replace_node(text: &str, node: &SyntaxNode, value: &Json, style: &JsoncStyle) -> String {
     let new = if style.one_line {
         render_line(value)
@@ -220,8 +215,8 @@ fn insert_member(
 
 /// The comma behind a value that ends at `end`, if there is one.
 fn comma_after(text: &str, end: usize) -> Option<usize> {
-    let at = after_trivia(text, end).ok()?;
-    (text.as_bytes().get(at) == Some(&b',')).then_some(at)
+    let (token, at) = jsonc::next_token(text, end)?;
+    (token == Token::Comma).then_some(at)
 }
 
 /// The lines of `range` with their end, if nothing else is on them.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::nearest::nearest_name;
 use crate::problem::{Problem, Result};
-use crate::schema::Schema;
+use crate::schema::{Schema, required_names};
 use crate::tool::{CallEffects, Source, SourceKind, Tool};
 use crate::tool_body::{BodyCall, SealedBody};
 use crate::value::{Value, ValueReadError, shorten_text};
@@ -348,13 +348,7 @@ fn argument_schema<A: JsonSchema>() -> Map<String, Json> {
 }
 
 fn params_from_schema(input: &Map<String, Json>) -> Vec<FunctionParam> {
-    let required: Vec<&str> = input
-        .get("required")
-        .and_then(Json::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Json::as_str)
-        .collect();
+    let required: Vec<&str> = required_names(input).collect();
     let mut params: Vec<FunctionParam> = input
         .get("properties")
         .and_then(Json::as_object)

@@ -326,9 +326,7 @@ pub fn cut_message(text: &str) -> String {
     if text.len() <= MAX_CUT_MESSAGE_BYTES {
         return text.to_owned();
     }
-    let end =
-        (0..=MAX_CUT_MESSAGE_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}…", &text[..end])
+    format!("{}…", &text[..text.floor_char_boundary(MAX_CUT_MESSAGE_BYTES)])
 }
 
 /// The terminal form: `error[code]: message`, `--> place`, `hint: …`.

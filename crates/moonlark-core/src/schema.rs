@@ -10,6 +10,8 @@ mod error_work;
 mod explanation;
 mod step_budget;
 
+pub(crate) use explanation::json_type_name;
+
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Map, Value as Json, json};
@@ -192,7 +194,14 @@ impl Schema {
     }
 }
 
-fn property_names(schema: &Map<String, Json>) -> impl Iterator<Item = &str> {
+/// The names that an object of this schema must have.
+pub fn required_names(schema: &Map<String, Json>) -> impl Iterator<Item = &str> {
+    let required = schema.get("required").and_then(Json::as_array);
+    required.into_iter().flatten().filter_map(Json::as_str)
+}
+
+/// The names that an object of this schema may have, as far as it lists them.
+pub fn property_names(schema: &Map<String, Json>) -> impl Iterator<Item = &str> {
     let properties = schema.get("properties").and_then(Json::as_object);
     properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
 }

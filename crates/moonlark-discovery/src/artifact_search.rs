@@ -166,8 +166,7 @@ fn truncate_row(text: &str) -> String {
     if text.len() <= MAX_SHOWN_ROW_BYTES {
         return text.to_owned();
     }
-    let end = (0..=MAX_SHOWN_ROW_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}…", &text[..end])
+    format!("{}…", &text[..text.floor_char_boundary(MAX_SHOWN_ROW_BYTES)])
 }
 
 #[cfg(test)]

@@ -115,8 +115,7 @@ fn format_document_hit(hit: &Value) -> String {
     let place = [text("source"), text("source_id"), text("heading")];
     let place = place.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" · ");
     let snippet = text("snippet").split_whitespace().collect::<Vec<_>>().join(" ");
-    let end = (0..=snippet.len().min(MAX_SNIPPET_BYTES)).rev();
-    let end = end.into_iter().find(|end| snippet.is_char_boundary(*end)).unwrap_or(0);
+    let end = snippet.floor_char_boundary(MAX_SNIPPET_BYTES);
     let cut = if end < snippet.len() { "…" } else { "" };
     let title = shorten_text(text("title"));
     format!("{title} (id {})\n  {place}\n  {}{cut}\n", text("id"), &snippet[..end])

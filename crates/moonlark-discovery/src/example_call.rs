@@ -1,6 +1,7 @@
 //! A call of a function as an agent would write it: everything that must be
 //! there, with values that show of which kind.
 
+use moonlark_core::schema::required_names;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_render::luau::luau_value;
 use serde_json::{Map, Value as Json, json};
@@ -31,9 +32,7 @@ struct SchemaSampler<'a> {
 impl SchemaSampler<'_> {
     fn sample_required(&self, schema: &Map<String, Json>, depth: usize) -> Map<String, Json> {
         let properties = schema.get("properties").and_then(Json::as_object);
-        let names = schema.get("required").and_then(Json::as_array).into_iter().flatten();
-        names
-            .filter_map(Json::as_str)
+        required_names(schema)
             .map(|name| {
                 let property = properties.and_then(|properties| properties.get(name));
                 let value =

@@ -119,8 +119,7 @@ fn shorten_instructions(theirs: &str) -> String {
     if theirs.len() <= MAX_INSTRUCTIONS_BYTES {
         return theirs.to_owned();
     }
-    let most = (0..=MAX_INSTRUCTIONS_BYTES).rev().find(|end| theirs.is_char_boundary(*end));
-    let head = &theirs[..most.unwrap_or(0)];
+    let head = &theirs[..theirs.floor_char_boundary(MAX_INSTRUCTIONS_BYTES)];
     let ends = ["\n\n", ".\n", ". ", "\n"].iter().filter_map(|mark| {
         let at = head.rfind(mark)?;
         (at > MAX_INSTRUCTIONS_BYTES / 2).then_some(at + usize::from(mark.starts_with('.')))

@@ -192,7 +192,7 @@ pub(crate) fn first_sentence(text: &str, longest: usize) -> String {
         }
         line.push_str(word);
         if line.len() > longest {
-            let end = (0..=longest).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
+            let end = line.floor_char_boundary(longest);
             let end = line[..end].rfind(' ').filter(|space| *space > longest / 2).unwrap_or(end);
             line.truncate(end);
             line.push('…');

@@ -119,7 +119,7 @@ fn constant_time_eq(_: &Call, args: CryptoConstantTimeEqArgs) -> Result<bool> {
     Ok(args.a.0.ct_eq(&args.b.0).into())
 }
 
-fn encode_hex(bytes: &[u8]) -> String {
+pub(crate) fn encode_hex(bytes: &[u8]) -> String {
     const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(HEX_DIGITS[usize::from(nibble)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()

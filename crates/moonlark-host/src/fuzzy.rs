@@ -184,11 +184,7 @@ fn join_texts(texts: &[&str]) -> String {
 }
 
 fn truncate_item_text(text: &str) -> &str {
-    if text.len() <= MAX_ITEM_TEXT_BYTES {
-        return text;
-    }
-    let end = (0..=MAX_ITEM_TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    &text[..end]
+    &text[..text.floor_char_boundary(MAX_ITEM_TEXT_BYTES)]
 }
 
 #[cfg(test)]

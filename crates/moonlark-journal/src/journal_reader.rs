@@ -542,11 +542,14 @@ fn no_run_problem(text: &str) -> Problem {
         .with_hint("`moonlark runs` lists those that are")
 }
 
-fn as_text<S: Serializer>(id: &RecordId, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn as_text<S: Serializer>(id: &RecordId, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(id)
 }
 
-fn as_text_if_any<S: Serializer>(id: &Option<RecordId>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn as_text_if_any<S: Serializer>(
+    id: &Option<RecordId>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match id {
         Some(id) => serializer.collect_str(id),
         None => serializer.serialize_none(),

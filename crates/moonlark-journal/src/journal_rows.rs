@@ -190,7 +190,7 @@ impl JournalRowWriter<'_, '_> {
         ]);
         let sealed = self.seal.seal_value(SealedField::Run, began.run, pack_value(&exact)?)?;
         let script = redaction::redact_script(&began.script, &began.secrets);
-        let script = truncate_text(&script, MAX_SHOWN_SCRIPT_BYTES);
+        let script = &script[..script.floor_char_boundary(MAX_SHOWN_SCRIPT_BYTES)];
         self.usage.add_row(caller_key(&began.caller), script.len() + sealed.len());
         self.transaction.execute(
             "INSERT OR IGNORE INTO journal_runs (id, call, process, at, surface, caller, client, script, \
@@ -294,9 +294,4 @@ pub(crate) fn parse_exact_run(mut fields: Object) -> Option<(String, Option<Dura
     };
     let seed: Vec<u8> = bytes.iter().filter_map(byte).collect();
     Some((script, timeout, seed.try_into().ok()?))
-}
-
-fn truncate_text(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or(0)]
 }

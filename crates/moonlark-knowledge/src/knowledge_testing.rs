@@ -22,15 +22,8 @@ use crate::{
 pub(crate) fn item(source_id: &str, text: &str) -> SourceItem {
     SourceItem {
         source_id: source_id.to_owned(),
-        title: None,
         content: ItemContent::Text(text.to_owned()),
-        content_type: None,
-        source_url: None,
-        author: None,
-        created_at: None,
-        updated_at: None,
-        metadata: Value::Null,
-        stamp: None,
+        ..SourceItem::default()
     }
 }
 

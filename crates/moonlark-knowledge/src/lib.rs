@@ -64,8 +64,3 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
         Err(moonlark_core::Problem::internal(format!("the work did not finish: {error}")))
     })
 }
-
-/// Where a letter begins, at this byte or before it.
-pub(crate) fn floor_char_boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
-}

@@ -10,7 +10,7 @@ use moonlark_core::{Problem, Result, Value};
 use tokio::sync::mpsc;
 
 /// One document as its source has it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct SourceItem {
     /// What the source calls it: a path, a key, a number. Unique there, and the
     /// same at the next sync.
@@ -34,6 +34,12 @@ pub struct SourceItem {
 pub enum ItemContent {
     Text(String),
     Bytes(Bytes),
+}
+
+impl Default for ItemContent {
+    fn default() -> Self {
+        ItemContent::Text(String::new())
+    }
 }
 
 /// What a scan says about one document.

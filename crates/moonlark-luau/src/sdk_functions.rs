@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table, Value as Lv};
+use moonlark_core::schema::{property_names, required_names};
 use moonlark_core::sdk::to_identifier;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::{Object, Value, shorten_text};
@@ -14,7 +15,6 @@ use moonlark_core::{Problem, Result, Tool};
 use moonlark_gateway::Call;
 use moonlark_gateway::gateway::Invocation;
 use moonlark_gateway::run::CallSite;
-use serde_json::Value as Json;
 
 use crate::execute_tool::answer_values::{self, AnswerTextForm};
 use crate::luau_bridge::Bridge;
@@ -111,16 +111,8 @@ impl SdkTarget {
 /// `path = …, head = …`: those that must be there first.
 fn parameters_hint(tool: &Tool) -> String {
     let schema = tool.input.json();
-    let required: Vec<&str> = schema
-        .get("required")
-        .and_then(Json::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Json::as_str)
-        .collect();
-    let all = schema.get("properties").and_then(Json::as_object);
-    let others = all.into_iter().flat_map(|all| all.keys().map(String::as_str));
-    let others = others.filter(|name| !required.contains(name));
+    let required: Vec<&str> = required_names(schema).collect();
+    let others = property_names(schema).filter(|name| !required.contains(name));
     let names: Vec<String> = required
         .iter()
         .copied()

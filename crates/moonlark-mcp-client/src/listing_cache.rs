@@ -134,7 +134,7 @@ fn transport_fingerprint(way: &McpTransportConfig) -> String {
             format!("{url}\n{:?}", headers.keys())
         }
     };
-    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(text))
 }
 
 fn objects_only(entries: Vec<Value>) -> Vec<Object> {

@@ -68,7 +68,7 @@ pub(crate) fn error_data(body: Value) -> Option<Value> {
     if text.len() <= MAX_ERROR_DATA_BYTES {
         return Some(body);
     }
-    let end = (0..=MAX_ERROR_DATA_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = text.floor_char_boundary(MAX_ERROR_DATA_BYTES);
     Some(Value::from(format!("{}… ({} bytes left out)", &text[..end], text.len() - end)))
 }
 

@@ -190,7 +190,7 @@ fn read_first_seen(file: &Path) -> Option<FirstSeenOrigins> {
 
 /// The address may have a secret in it.
 fn spec_fingerprint(spec: &Url) -> String {
-    Sha256::digest(spec.as_str()).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", Sha256::digest(spec.as_str()))
 }
 
 /// A name as a key of TOML.

@@ -49,7 +49,7 @@ impl StaticEmbeddingModel {
     /// zeroes.
     pub fn embed(&self, text: &str) -> Vec<f32> {
         let mut sum = vec![0.0_f32; self.dimensions];
-        let text = crate::parsed_query::truncate_text(text, MAX_EMBEDDED_TEXT_BYTES);
+        let text = &text[..text.floor_char_boundary(MAX_EMBEDDED_TEXT_BYTES)];
         self.pieces.for_each_piece(text, |piece| self.add_piece_vector(piece, &mut sum));
         let norm = sum.iter().map(|it| it * it).sum::<f32>().sqrt();
         if norm > 0.0 {

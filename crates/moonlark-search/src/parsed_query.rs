@@ -48,7 +48,7 @@ pub enum QueryTermKind {
 
 impl ParsedQuery {
     pub fn parse(text: &str) -> ParsedQuery {
-        let text = truncate_text(text, MAX_QUERY_BYTES);
+        let text = &text[..text.floor_char_boundary(MAX_QUERY_BYTES)];
         let mut reader = QueryParser::default();
         tokenizer::for_each_term(text, |term| reader.accept_term(term.text, term.role));
         if reader.question.terms.is_empty() {
@@ -151,12 +151,6 @@ pub struct WeightedTerm {
 /// a part of once.
 pub fn query_term_weight(rarity: f32, times: f32) -> f32 {
     rarity * times * (REPETITION_SATURATION + 1.0) / (times + REPETITION_SATURATION)
-}
-
-/// As much of a text as fits, in whole letters.
-pub(crate) fn truncate_text(text: &str, most: usize) -> &str {
-    let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or(0)]
 }
 
 #[derive(Default)]

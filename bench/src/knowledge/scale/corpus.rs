@@ -92,15 +92,8 @@ impl SourceConnector for Mixed {
                 }
                 let item = SourceItem {
                     source_id: format!("{number}.md"),
-                    title: None,
                     content: ItemContent::Text(text),
-                    content_type: None,
-                    source_url: None,
-                    author: None,
-                    created_at: None,
-                    updated_at: None,
-                    metadata: Value::Null,
-                    stamp: None,
+                    ..SourceItem::default()
                 };
                 if scan.out.send(ScanFinding::Item(Box::new(item))).await.is_err() {
                     break;

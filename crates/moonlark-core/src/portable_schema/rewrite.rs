@@ -10,6 +10,7 @@ use super::simple_types::{
     any_value, as_map, infer_types, is_any_value, listed_values, number_schema, schema_of_type,
     schemas_by_value_type, string_schema,
 };
+use crate::schema::required_names;
 
 /// About what a schema takes beside its words.
 const SCHEMA_OVERHEAD_BYTES: usize = 24;
@@ -324,9 +325,7 @@ pub(super) fn outline_schema(exact: &Map<String, Json>) -> RewrittenSchema {
         }
         fields.insert(name.clone(), Json::Object(field));
     }
-    let required = exact.get("required").and_then(Json::as_array).into_iter().flatten();
-    let must: Vec<&str> =
-        required.filter_map(Json::as_str).filter(|name| fields.contains_key(*name)).collect();
+    let must: Vec<&str> = required_names(exact).filter(|name| fields.contains_key(*name)).collect();
     let mut outline = as_map(json!({"type": "object", "properties": fields, "required": must}));
     // It may have more parameters than are found here.
     if exact.get("additionalProperties") != Some(&Json::Bool(false)) {

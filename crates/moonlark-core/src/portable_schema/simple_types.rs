@@ -4,6 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::SchemaDirection;
 use super::flatten::FlatSchema;
+use crate::schema::json_type_name;
 
 /// Values that are told in words, where models take only texts in a list.
 const MAX_TOLD_VALUES: usize = 40;
@@ -134,18 +135,6 @@ fn tell_values(values: &[&Json]) -> String {
     match told.as_slice() {
         [only] => format!("Always {only}."),
         all => format!("One of {}{more}.", all.join(", ")),
-    }
-}
-
-fn json_type_name(value: &Json) -> &'static str {
-    match value {
-        Json::Null => "null",
-        Json::Bool(_) => "boolean",
-        Json::Number(number) if number.is_f64() => "number",
-        Json::Number(_) => "integer",
-        Json::String(_) => "string",
-        Json::Array(_) => "array",
-        Json::Object(_) => "object",
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use super::compiled::CompiledSchema;
 use super::error_work::count_error_work;
 use super::step_budget::{SchemaVerdict, allow_uncounted_steps, weigh_json};
-use super::{WHOLE_OBJECT_KEYWORDS, property_names};
+use super::{WHOLE_OBJECT_KEYWORDS, property_names, required_names};
 use crate::nearest::nearest_name;
 use crate::value::shorten_text;
 
@@ -52,11 +52,10 @@ impl MisfitExplainer<'_> {
     /// Which fields do not fit, each looked at by itself.
     fn name_misfits(&self, json: &Json) -> String {
         let Json::Object(fields) = json else {
-            return format!("the {}s must be an object, got {}", self.noun, json_kind_name(json));
+            return format!("the {}s must be an object, got {}", self.noun, json_type_name(json));
         };
         let noun = self.noun;
-        let mut wrong: Vec<String> = self
-            .required_names()
+        let mut wrong: Vec<String> = required_names(self.schema)
             .filter(|name| !fields.contains_key(*name))
             .map(|name| format!("missing required {noun}: {}", shorten_text(name)))
             .collect();
@@ -80,11 +79,6 @@ impl MisfitExplainer<'_> {
             return format!("the {noun}s do not fit their schema");
         }
         wrong.join("; ")
-    }
-
-    fn required_names(&self) -> impl Iterator<Item = &str> {
-        let required = self.schema.get("required").and_then(Json::as_array);
-        required.into_iter().flatten().filter_map(Json::as_str)
     }
 
     /// The schema without what judges all fields together.
@@ -125,7 +119,7 @@ impl MisfitExplainer<'_> {
                         kinds.join(" or ")
                     }
                 };
-                format!("{at} must be {expected}, got {}", json_kind_name(error.instance()))
+                format!("{at} must be {expected}, got {}", json_type_name(error.instance()))
             }
             ValidationErrorKind::Enum { options } => {
                 let options: Vec<String> =
@@ -169,7 +163,7 @@ fn dotted_path(pointer: &str) -> String {
     shorten_text(&path).into_owned()
 }
 
-fn json_kind_name(json: &Json) -> &'static str {
+pub(crate) fn json_type_name(json: &Json) -> &'static str {
     match json {
         Json::Null => "null",
         Json::Bool(_) => "boolean",

@@ -176,13 +176,13 @@ fn embed_entry(entry: &IndexEntry<'_>) -> Vec<i8> {
         text.push('\n');
     }
     for summary in &entry.summaries {
-        text.push_str(truncate_text(summary, MAX_EMBEDDED_BODY_BYTES));
+        text.push_str(&summary[..summary.floor_char_boundary(MAX_EMBEDDED_BODY_BYTES)]);
         text.push('\n');
     }
     let brief = StaticEmbeddingModel::builtin().embed(&text);
     let most = text.len() + MAX_EMBEDDED_BODY_BYTES;
     for body in &entry.body {
-        text.push_str(truncate_text(body, most.saturating_sub(text.len())));
+        text.push_str(&body[..body.floor_char_boundary(most.saturating_sub(text.len()))]);
         text.push('\n');
     }
     let whole = StaticEmbeddingModel::builtin().embed(&text);
@@ -191,12 +191,6 @@ fn embed_entry(entry: &IndexEntry<'_>) -> Vec<i8> {
         .map(|(brief, whole)| SUMMARY_VECTOR_SHARE * brief + (1.0 - SUMMARY_VECTOR_SHARE) * whole)
         .collect();
     quantize_vector(&mixed)
-}
-
-/// As much of a text as fits, in whole letters.
-fn truncate_text(text: &str, most: usize) -> &str {
-    let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or(0)]
 }
 
 /// The places of each term together, in order, and where each term's begin.

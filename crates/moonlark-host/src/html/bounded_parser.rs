@@ -45,7 +45,7 @@ pub(super) fn parse_html(call: &Call, html: String) -> Result<Html> {
     let tokenizer = Tokenizer::new(guard, Default::default());
     let mut rest = html.as_str();
     while !rest.is_empty() && tokenizer.sink.is_running() {
-        let (piece, after) = rest.split_at(char_boundary_before(rest, BYTES_BETWEEN_CLOCK_CHECKS));
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(BYTES_BETWEEN_CLOCK_CHECKS));
         rest = after;
         feed_tokenizer(&tokenizer, piece);
         tokenizer.sink.check_clock();
@@ -65,15 +65,6 @@ pub(super) fn feed_tokenizer<S: TokenSink>(tokenizer: &Tokenizer<S>, text: &str)
     let queue = BufferQueue::default();
     queue.push_back(StrTendril::from(text));
     while !matches!(tokenizer.feed(&queue), TokenizerResult::Done) {}
-}
-
-/// At most `most` bytes, without cutting a character.
-fn char_boundary_before(text: &str, most: usize) -> usize {
-    let mut at = most.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 type HtmlTreeBuilder = TreeBuilder<<HtmlTreeSink as TreeSink>::Handle, HtmlTreeSink>;

@@ -8,6 +8,8 @@ use std::fmt;
 use moonlark_core::{Problem, Result, Value};
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
+use crate::crypto::encode_hex;
+
 /// One parameter as it is sent.
 pub(super) enum PostgresParam {
     Null,
@@ -102,8 +104,7 @@ fn encode_array(number: usize, items: &[Value], inner: &Type) -> Result<String> 
             PostgresParam::Null => out.push_str("NULL"),
             PostgresParam::Text(text) => push_quoted(&mut out, &text),
             PostgresParam::Binary(bytes) => {
-                let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                push_quoted(&mut out, &format!("\\x{hex}"));
+                push_quoted(&mut out, &format!("\\x{}", encode_hex(&bytes)));
             }
         }
     }

@@ -10,7 +10,7 @@ use moonlark_gateway::approval::{ApprovalRequest, ApprovalState};
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 
-use crate::journal_reader::CallerView;
+use crate::journal_reader::{CallerView, as_text, as_text_if_any};
 use crate::journal_rows::{effects_from_bits, unix_micros};
 use crate::sealing::{JournalSeal, SealedField};
 
@@ -154,17 +154,6 @@ impl ApprovalView {
             decided_at: row.decided_at.map(time),
             decided_by: row.decided_by,
         }
-    }
-}
-
-fn as_text<S: Serializer>(id: &RecordId, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(id)
-}
-
-fn as_text_if_any<S: Serializer>(id: &Option<RecordId>, serializer: S) -> Result<S::Ok, S::Error> {
-    match id {
-        Some(id) => serializer.collect_str(id),
-        None => serializer.serialize_none(),
     }
 }
 

@@ -15,8 +15,8 @@ pub(super) fn split_block_range(
     let mut pieces = Vec::new();
     let mut start = range.start;
     while range.end - start > settings.most {
-        let low = floor_char_boundary(text, start + settings.target / 2);
-        let high = floor_char_boundary(text, start + settings.target);
+        let low = text.floor_char_boundary(start + settings.target / 2);
+        let high = text.floor_char_boundary(start + settings.target);
         let at = low + find_best_cut(&text[low..high], prose);
         pieces.push(start..at);
         start = find_overlap_start(text, at, prose, settings.overlap);
@@ -47,7 +47,7 @@ fn find_best_cut(window: &str, prose: bool) -> usize {
 /// Where the next piece begins: a little before the cut, at the beginning of a
 /// sentence, a line or a word.
 fn find_overlap_start(text: &str, at: usize, prose: bool, overlap: usize) -> usize {
-    let from = floor_char_boundary(text, at - overlap);
+    let from = text.floor_char_boundary(at - overlap);
     let window = &text[from..at];
     let inside = |place: &usize| *place < window.trim_end().len();
     let begin = if prose {
@@ -78,13 +78,4 @@ fn sentence_ends(window: &str) -> impl Iterator<Item = usize> + '_ {
             _ => None,
         }
     })
-}
-
-/// The last place for a cut at or before this one.
-fn floor_char_boundary(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }

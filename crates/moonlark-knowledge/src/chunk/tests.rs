@@ -3,20 +3,12 @@
 use super::*;
 use crate::extract::{ExtractLimits, ExtractionOutcome, extract_document};
 use crate::source_connector::{ItemContent, SourceItem};
-use moonlark_core::Value;
 
 fn document(name: &str, text: &str) -> Option<ExtractedDocument> {
     let item = SourceItem {
         source_id: name.to_owned(),
-        title: None,
         content: ItemContent::Text(text.to_owned()),
-        content_type: None,
-        source_url: None,
-        author: None,
-        created_at: None,
-        updated_at: None,
-        metadata: Value::Null,
-        stamp: None,
+        ..SourceItem::default()
     };
     match extract_document(&item, &ExtractLimits::default()).unwrap() {
         ExtractionOutcome::Text(extracted) => Some(*extracted),

@@ -30,10 +30,7 @@ pub(super) fn extract_html(html: &str, limits: &ExtractLimits) -> Result<Extract
         Tokenizer::new(HtmlTokenSink(RefCell::new(HtmlPage::default())), Default::default());
     let mut rest = html;
     while !rest.is_empty() {
-        let cut = (0..=TIME_CHECK_INTERVAL_BYTES.min(rest.len()))
-            .rev()
-            .find(|at| rest.is_char_boundary(*at));
-        let (piece, after) = rest.split_at(cut.unwrap_or(rest.len()));
+        let (piece, after) = rest.split_at(rest.floor_char_boundary(TIME_CHECK_INTERVAL_BYTES));
         rest = after;
         let queue = BufferQueue::default();
         queue.push_back(StrTendril::from(piece));

@@ -1,24 +1,32 @@
-//! Markdown, line by line: only what chunks follow is looked for, so any text
-//! has blocks, and nothing of it can be missing from them.
+//! Markdown as blocks, which chunks follow. Any text has blocks, and nothing of it is missing
+//! from them.
 
 use std::ops::Range;
 
 use moonlark_core::Value;
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::{
-    ExtractedDocument, TextBlock, TextBlockKind, front_matter, lines_with_offsets, trim_range,
-};
+use super::plain_text::extract_plain_text;
+use super::{ExtractedDocument, TextBlock, TextBlockKind, front_matter, trim_range};
 
 /// Bytes of a heading that count as its title.
 const MAX_HEADING_TITLE_BYTES: usize = 300;
+
+/// Quotes and lists that one line opens within each other. The parser looks at all that are open
+/// for every line, so thousands of them would make it slow.
+const MAX_NESTED_CONTAINERS: usize = 100;
 
 pub(super) fn extract_markdown(text: String) -> ExtractedDocument {
     let (fields, text) = match front_matter::parse_front_matter(&text) {
         Some((fields, start)) => (Some(fields), text[start..].to_owned()),
         None => (None, text),
     };
-    let blocks = MarkdownScanner::new(&text).scan_blocks();
-    let mut extracted = ExtractedDocument::from_blocks(text, blocks);
+    let mut extracted = if text.lines().any(is_too_nested) {
+        extract_plain_text(text)
+    } else {
+        let blocks = scan_blocks(&text);
+        ExtractedDocument::from_blocks(text, blocks)
+    };
     extracted.title = find_title(&extracted.blocks);
     if let Some(fields) = fields {
         let word = |key| fields.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -38,212 +46,71 @@ fn find_title(blocks: &[TextBlock]) -> Option<String> {
     blocks.iter().find_map(|block| title(block, 1)).or_else(|| title(blocks.first()?, 6))
 }
 
-struct MarkdownScanner<'a> {
-    text: &'a str,
-    blocks: Vec<TextBlock>,
-    open: OpenMarkdownBlock,
-    /// Where the open block began.
-    start: usize,
-    /// Lines of it.
-    count: usize,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum OpenMarkdownBlock {
-    Nothing,
-    Paragraph,
-    Table,
-    /// With the indentation of its mark, and whether an empty line came last.
-    List {
-        indent: usize,
-        gap: bool,
-    },
-    /// With the mark that ends it, how often.
-    Fence {
-        mark: u8,
-        count: usize,
-    },
-}
-
-impl<'a> MarkdownScanner<'a> {
-    fn new(text: &'a str) -> Self {
-        MarkdownScanner {
-            text,
-            blocks: Vec::new(),
-            open: OpenMarkdownBlock::Nothing,
-            start: 0,
-            count: 0,
-        }
-    }
-
-    fn scan_blocks(mut self) -> Vec<TextBlock> {
-        for (at, line) in lines_with_offsets(self.text) {
-            self.scan_line(at, line);
-            self.count += 1;
-        }
-        self.close_block(self.text.len());
-        self.blocks
-    }
-
-    fn scan_line(&mut self, at: usize, line: &str) {
-        let body = line.trim();
-        let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
-        if let OpenMarkdownBlock::Fence { mark, count } = self.open {
-            if parse_fence(body).is_some_and(|(it, n)| it == mark && n >= count && n == body.len())
-            {
-                self.close_block(at + line.len());
-            }
-            return;
-        }
-        if body.is_empty() {
-            return match self.open {
-                OpenMarkdownBlock::List { indent, .. } => {
-                    self.open = OpenMarkdownBlock::List { indent, gap: true }
+/// The blocks of the outermost level; of lists, their items.
+fn scan_blocks(text: &str) -> Vec<TextBlock> {
+    let options = Options::ENABLE_TABLES | Options::ENABLE_HEADING_ATTRIBUTES;
+    let (mut blocks, mut end, mut depth) = (Vec::new(), 0, 0_usize);
+    let mut title: Option<String> = None;
+    for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
+        let kind = match event {
+            Event::Start(tag) => {
+                depth += 1;
+                match (depth, tag) {
+                    (1, Tag::Heading { .. }) => {
+                        title = Some(String::new());
+                        continue;
+                    }
+                    (1, Tag::List(_)) => continue,
+                    (1, Tag::CodeBlock(_)) => TextBlockKind::Code,
+                    (1, Tag::Table(_)) => TextBlockKind::Table,
+                    (1, _) => TextBlockKind::Paragraph,
+                    (2, Tag::Item) => TextBlockKind::List,
+                    _ => continue,
                 }
-                _ => self.close_block(at),
-            };
-        }
-        if let Some((mark, count)) = parse_fence(body) {
-            return self.open_block(at, OpenMarkdownBlock::Fence { mark, count });
-        }
-        if let Some((level, title)) = parse_heading(body).filter(|_| indent < 4) {
-            self.close_block(at);
-            return self.push_block(TextBlockKind::Heading { level, title }, at..at + line.len());
-        }
-        if let OpenMarkdownBlock::List { indent: first, gap } = self.open {
-            let marked = is_list_item(body);
-            if marked && indent <= first + 1 {
-                self.open_block(at, OpenMarkdownBlock::List { indent, gap: false });
-            } else if marked || indent > first || !gap {
-                self.open = OpenMarkdownBlock::List { indent: first, gap: false };
-            } else {
-                self.open_block(at, block_for_line(body));
             }
-            return;
-        }
-        if self.open == OpenMarkdownBlock::Paragraph && self.count == 1 {
-            if let Some(level) = underline_level(body) {
-                let title = strip_inline_marks(self.text[self.start..at].trim());
-                self.open = OpenMarkdownBlock::Nothing;
-                return self.push_block(
-                    TextBlockKind::Heading { level, title },
-                    self.start..at + line.len(),
-                );
+            Event::End(tag) => {
+                depth = depth.saturating_sub(1);
+                match (depth, tag, title.take()) {
+                    (0, TagEnd::Heading(level), Some(title)) => {
+                        let title = title[..title.floor_char_boundary(MAX_HEADING_TITLE_BYTES)]
+                            .trim()
+                            .to_owned();
+                        TextBlockKind::Heading { level: level as u8, title }
+                    }
+                    (_, _, unfinished) => {
+                        title = unfinished;
+                        continue;
+                    }
+                }
             }
-            if body.contains('|') && body.contains('-') && is_table_delimiter(body) {
-                self.open = OpenMarkdownBlock::Table;
-                return;
+            Event::Text(words) | Event::Code(words) => {
+                title.iter_mut().for_each(|title| title.push_str(&words));
+                continue;
             }
-        }
-        if is_list_item(body) {
-            return self.open_block(at, OpenMarkdownBlock::List { indent, gap: false });
-        }
-        match (self.open, block_for_line(body)) {
-            (OpenMarkdownBlock::Nothing, kind)
-            | (OpenMarkdownBlock::Paragraph, kind @ OpenMarkdownBlock::Table) => {
-                self.open_block(at, kind)
+            Event::SoftBreak | Event::HardBreak => {
+                title.iter_mut().for_each(|title| title.push(' '));
+                continue;
             }
-            _ => {}
-        }
-    }
-
-    fn open_block(&mut self, at: usize, open: OpenMarkdownBlock) {
-        self.close_block(at);
-        self.open = open;
-        self.start = at;
-        self.count = 0;
-    }
-
-    fn close_block(&mut self, end: usize) {
-        let kind = match self.open {
-            OpenMarkdownBlock::Nothing => return,
-            OpenMarkdownBlock::Paragraph => TextBlockKind::Paragraph,
-            OpenMarkdownBlock::Table => TextBlockKind::Table,
-            OpenMarkdownBlock::List { .. } => TextBlockKind::List,
-            OpenMarkdownBlock::Fence { .. } => TextBlockKind::Code,
+            _ => continue,
         };
-        self.open = OpenMarkdownBlock::Nothing;
-        self.push_block(kind, self.start..end);
+        // Definitions of links, and lines that divide, are text too.
+        push_block(text, &mut blocks, TextBlockKind::Paragraph, end..range.start.max(end));
+        push_block(text, &mut blocks, kind, range.start.max(end)..range.end.max(end));
+        end = range.end.max(end);
     }
-
-    fn push_block(&mut self, kind: TextBlockKind, range: Range<usize>) {
-        self.blocks.extend(trim_range(self.text, range).map(|range| TextBlock::new(kind, range)));
-    }
+    push_block(text, &mut blocks, TextBlockKind::Paragraph, end..text.len());
+    blocks
 }
 
-fn block_for_line(body: &str) -> OpenMarkdownBlock {
-    if body.starts_with('|') { OpenMarkdownBlock::Table } else { OpenMarkdownBlock::Paragraph }
+fn push_block(text: &str, blocks: &mut Vec<TextBlock>, kind: TextBlockKind, range: Range<usize>) {
+    blocks.extend(trim_range(text, range).map(|range| TextBlock::new(kind, range)));
 }
 
-/// The mark of a fence, and how many of them.
-fn parse_fence(body: &str) -> Option<(u8, usize)> {
-    let mark = *body.as_bytes().first().filter(|mark| matches!(mark, b'`' | b'~'))?;
-    let count = body.bytes().take_while(|byte| *byte == mark).count();
-    // What has a mark again is code within a line.
-    (count >= 3 && !(mark == b'`' && body[count..].contains('`'))).then_some((mark, count))
-}
-
-fn parse_heading(body: &str) -> Option<(u8, String)> {
-    let level = body.bytes().take_while(|byte| *byte == b'#').count();
-    let rest = &body[level..];
-    let is_one = (1..=6).contains(&level) && (rest.is_empty() || rest.starts_with([' ', '\t']));
-    let title = is_one.then(|| strip_inline_marks(rest.trim().trim_end_matches('#').trim_end()))?;
-    Some((level as u8, title))
-}
-
-fn underline_level(body: &str) -> Option<u8> {
-    let all = |mark| body.len() >= 2 && body.bytes().all(|byte| byte == mark);
-    match body {
-        _ if all(b'=') => Some(1),
-        _ if all(b'-') => Some(2),
-        _ => None,
-    }
-}
-
-/// The line below the head of a table.
-fn is_table_delimiter(body: &str) -> bool {
-    body.bytes().all(|byte| matches!(byte, b'|' | b'-' | b':' | b' ' | b'\t'))
-}
-
-fn is_list_item(body: &str) -> bool {
-    if body.starts_with("- ") || body.starts_with("* ") || body.starts_with("+ ") {
-        return true;
-    }
-    let digits = body.bytes().take_while(u8::is_ascii_digit).count();
-    (1..=9).contains(&digits)
-        && (body[digits..].starts_with(". ") || body[digits..].starts_with(") "))
-}
-
-/// A heading without the marks within it: emphasis, code, links, anchors.
-fn strip_inline_marks(title: &str) -> String {
-    let end = (0..=MAX_HEADING_TITLE_BYTES.min(title.len()))
-        .rev()
-        .find(|end| title.is_char_boundary(*end));
-    let title = &title[..end.unwrap_or(0)];
-    let title = match title.rsplit_once(" {#") {
-        Some((before, anchor)) if anchor.ends_with('}') => before.trim_end(),
-        _ => title,
-    };
-    let mut out = String::with_capacity(title.len());
-    let mut rest = title;
-    while let Some(at) = rest.find(['`', '*', '[', ']', '\\']) {
-        out.push_str(&rest[..at]);
-        let mark = rest.as_bytes()[at];
-        rest = &rest[at + 1..];
-        match mark {
-            b']' if rest.starts_with('(') => match rest.find(')') {
-                Some(end) => rest = &rest[end + 1..],
-                None => out.push(']'),
-            },
-            // The character after it is meant as it stands.
-            b'\\' => {
-                let next = rest.chars().next();
-                out.extend(next);
-                rest = &rest[next.map_or(0, char::len_utf8)..];
-            }
-            _ => {}
-        }
-    }
-    out.push_str(rest);
-    out.trim().to_owned()
+fn is_too_nested(line: &str) -> bool {
+    let is_mark = |letter: char| letter.is_ascii_digit() || " \t>-*+.)".contains(letter);
+    let marks = &line[..line.len() - line.trim_start_matches(is_mark).len()];
+    let items = marks.split([' ', '\t', '>']).filter(|mark| {
+        matches!(*mark, "-" | "*" | "+") || (mark.len() > 1 && mark.ends_with(['.', ')']))
+    });
+    marks.matches('>').count() + items.count() > MAX_NESTED_CONTAINERS
 }

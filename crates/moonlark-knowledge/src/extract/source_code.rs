@@ -79,9 +79,7 @@ fn declaration_title(part: &str) -> Option<String> {
             return None;
         }
         let line = line.trim_end_matches(['{', ':', '(', '[', '=', ' ', '\t']);
-        let end = (0..=MAX_DECLARATION_BYTES.min(line.len()))
-            .rev()
-            .find(|end| line.is_char_boundary(*end))?;
+        let end = line.floor_char_boundary(MAX_DECLARATION_BYTES);
         return (end > 0).then(|| line[..end].trim_end().to_owned());
     }
     None

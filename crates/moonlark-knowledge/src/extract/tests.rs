@@ -7,18 +7,7 @@ use moonlark_core::Value;
 use super::*;
 
 fn item(name: &str, content: ItemContent) -> SourceItem {
-    SourceItem {
-        source_id: name.to_owned(),
-        title: None,
-        content,
-        content_type: None,
-        source_url: None,
-        author: None,
-        created_at: None,
-        updated_at: None,
-        metadata: Value::Null,
-        stamp: None,
-    }
+    SourceItem { source_id: name.to_owned(), content, ..SourceItem::default() }
 }
 
 fn of_bytes(name: &str, bytes: &[u8]) -> Result<ExtractionOutcome> {
@@ -136,9 +125,97 @@ h2(A link): ## [A link](https://example.com) #
 code: ```rust⏎# no heading⏎⏎fn main() {}⏎```
 table: | a | b |⏎|---|---|⏎| 1 | 2 |
 table: a | b⏎--|--⏎1 | 2
-p: # indented code⏎Text after⏎--⏎last
+code: # indented code
+h2(Text after): Text after⏎--
+p: last
 "
     );
+}
+
+#[test]
+fn markdown_in_markdown_is_no_structure() {
+    let text = "\
+Two lines
+of a heading
+===
+
+````md
+```
+# no heading
+```
+````
+
+- item
+
+  ```
+  # no heading
+  ```
+- next
+
+<div>
+
+# A heading
+
+<!--
+# no heading
+-->
+
+> # quoted
+goes on
+
+[link]: https://example.com
+* * *
+~~~
+never closed
+# no heading";
+    let extracted = read("a.md", text.as_bytes());
+    assert_eq!(extracted.title.as_deref(), Some("Two lines of a heading"));
+    assert_eq!(
+        outline(&extracted),
+        "\
+h1(Two lines of a heading): Two lines⏎of a heading⏎===
+code: ````md⏎```⏎# no heading⏎```⏎````
+li: - item⏎⏎  ```⏎  # no heading⏎  ```
+li: - next
+p: <div>
+h1(A heading): # A heading
+p: <!--⏎# no heading⏎-->
+p: > # quoted
+p: goes on
+p: [link]: https://example.com⏎* * *
+code: ~~~⏎never closed⏎# no heading
+"
+    );
+}
+
+#[test]
+fn hostile_markdown_is_read_in_time() {
+    let indented: String = (0..500).map(|depth| format!("{}- a\n", "  ".repeat(depth))).collect();
+    for (name, text) in [
+        ("quotes", format!("{}a\n{}", "> ".repeat(100_000), "\n".repeat(500_000))),
+        ("lists", format!("{}a\n{}", "- ".repeat(100_000), "\n".repeat(500_000))),
+        ("steps", format!("{indented}{}", "\n".repeat(500_000))),
+        ("brackets", "[".repeat(500_000)),
+        ("links", "[a](".repeat(200_000)),
+        ("emphasis", "*a _b ".repeat(100_000)),
+        ("code", (0..1_000).map(|count| format!("{} a ", "`".repeat(count))).collect()),
+        ("definitions", "[a]: b\n".repeat(100_000)),
+        ("references", format!("[a]: b\n\n{}", "[a]".repeat(200_000))),
+        ("table", format!("|a\n|-\n{}", "|".repeat(300_000))),
+        (
+            "rows",
+            format!("{}\n{}\n{}", "|a".repeat(1_000), "|-".repeat(1_000), "|\n".repeat(10_000)),
+        ),
+        ("html", "<a ".repeat(200_000)),
+        ("comments", "<!-- a\n\n".repeat(100_000)),
+        ("cdata", "a <![CDATA[ ".repeat(50_000)),
+        ("headings", "a\n=\n".repeat(100_000)),
+    ] {
+        let began = std::time::Instant::now();
+        read("a.md", text.as_bytes());
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(10), "{name} took {took:?}");
+    }
 }
 
 #[test]

@@ -5,8 +5,6 @@ use std::ops::Range;
 
 use moonlark_search::for_each_term;
 
-use crate::floor_char_boundary;
-
 /// Bytes of the chunk that are shown.
 const MAX_SNIPPET_BYTES: usize = 280;
 /// Of these, before the first word.
@@ -67,8 +65,8 @@ fn best_window(text: &str, found: &[(Range<usize>, usize)]) -> Range<usize> {
     let start = if best.0 == 0 { 0 } else { best.1.saturating_sub(SNIPPET_BYTES_BEFORE_MATCH) };
     // As much as fits, also when the words are at the end.
     let start = start.min(text.len().saturating_sub(MAX_SNIPPET_BYTES));
-    let start = floor_char_boundary(text, start);
-    let end = floor_char_boundary(text, start + MAX_SNIPPET_BYTES);
+    let start = text.floor_char_boundary(start);
+    let end = text.floor_char_boundary(start + MAX_SNIPPET_BYTES);
     snap_to_words(text, start..end)
 }
 

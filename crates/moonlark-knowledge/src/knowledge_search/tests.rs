@@ -291,11 +291,7 @@ async fn nothing_in_a_query_is_syntax() {
         for mode in SearchMode::ALL_MODES {
             let query = SearchQuery { mode, ..SearchQuery::new(text) };
             let answer = knowledge.search(query).await;
-            assert!(
-                answer.is_ok(),
-                "{}: {answer:?}",
-                &text[..crate::floor_char_boundary(text, 40)]
-            );
+            assert!(answer.is_ok(), "{}: {answer:?}", &text[..text.floor_char_boundary(40)]);
         }
     }
     assert_eq!(find(&knowledge, "deploy* \"undo").await[0], "deploy.md");

@@ -5,7 +5,6 @@ use std::ops::Range;
 use rusqlite::{Connection, params};
 
 use super::store_error::{StoreResult, damaged_error};
-use crate::floor_char_boundary;
 
 /// Piece by piece of about this many bytes, cut where a letter begins: the first
 /// before every multiple of it. A chunk is in one piece, or in two.
@@ -18,8 +17,8 @@ pub(crate) fn write_body(connection: &Connection, document: i64, body: &str) -> 
     )?;
     for number in 0..body.len().div_ceil(BODY_PIECE_BYTES) {
         let (start, end) = (
-            floor_char_boundary(body, number * BODY_PIECE_BYTES),
-            floor_char_boundary(body, (number + 1) * BODY_PIECE_BYTES),
+            body.floor_char_boundary(number * BODY_PIECE_BYTES),
+            body.floor_char_boundary((number + 1) * BODY_PIECE_BYTES),
         );
         insert.execute(params![document, number, start, &body[start..end]])?;
     }
@@ -83,7 +82,7 @@ mod tests {
         assert!(read_body(&connection, 7).unwrap() == body);
         assert_eq!(read_body(&connection, 8).unwrap(), "");
         for start in (0..body.len() - 2_000).filter(|at| body.is_char_boundary(*at)).step_by(997) {
-            let end = floor_char_boundary(&body, start + 2_000);
+            let end = body.floor_char_boundary(start + 2_000);
             assert_eq!(read_body_range(&connection, 7, start..end).unwrap(), body[start..end]);
         }
         assert!(read_body_range(&connection, 7, 1..3).is_err());

@@ -14,7 +14,6 @@ use sha2::{Digest, Sha256};
 use crate::chunk::split_into_chunks;
 use crate::embedder::{self, embedding_text};
 use crate::extract::{ExtractedDocument, ExtractionOutcome, extract_document};
-use crate::floor_char_boundary;
 use crate::index::{FIELD_COUNT, TermCounts, find_chunk_vector, find_model};
 use crate::knowledge_database::KnowledgeDatabaseInner;
 use crate::source_connector::{ItemContent, ScanFinding, SourceItem};
@@ -150,7 +149,7 @@ impl ItemPreparer {
         known: Option<&KnownDocument>,
     ) -> Result<Box<PreparedDocument>> {
         let title = item.title.or(extracted.title.take()).unwrap_or_default();
-        let title = title[..floor_char_boundary(&title, MAX_TITLE_BYTES)].trim();
+        let title = title[..title.floor_char_boundary(MAX_TITLE_BYTES)].trim();
         let title = if title.is_empty() { &item.source_id } else { title }.to_owned();
         let metadata = merge_metadata(std::mem::take(&mut extracted.metadata), item.metadata);
         let json = match &metadata {
@@ -284,8 +283,7 @@ pub(crate) fn path_words(source_id: &str) -> &str {
     const MAX_PATH_BYTES: usize = 300;
     const MAX_ENDING_BYTES: usize = 5;
     let from = source_id.len().saturating_sub(MAX_PATH_BYTES);
-    let from = (from..=source_id.len()).find(|at| source_id.is_char_boundary(*at)).unwrap_or(0);
-    let path = &source_id[from..];
+    let path = &source_id[source_id.ceil_char_boundary(from)..];
     match path.rsplit_once('.') {
         Some((path, ending)) if ending.len() <= MAX_ENDING_BYTES && !ending.contains('/') => path,
         _ => path,

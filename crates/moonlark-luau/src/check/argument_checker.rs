@@ -6,6 +6,7 @@
 use luau_syntax::ast::{Expression, ExpressionKind, TableItem};
 use luau_syntax::location::Location;
 use moonlark_core::nearest::nearest_name;
+use moonlark_core::schema::required_names;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use serde_json::{Map, Value as Json};
 
@@ -297,9 +298,7 @@ impl<'x, 'a, 'c> ArgumentChecker<'x, 'a, 'c> {
         place: Location,
     ) {
         let property = |name: &str| schema.get("properties").and_then(|it| it.get(name));
-        let required = schema.get("required").and_then(Json::as_array).into_iter().flatten();
-        let missing: Vec<String> = required
-            .filter_map(Json::as_str)
+        let missing: Vec<String> = required_names(schema)
             .filter(|name| !given.contains(name))
             // What has a default may be filled in on the way.
             .filter(|name| property(name).is_none_or(|it| it.get("default").is_none()))

@@ -487,9 +487,7 @@ impl<'a> AstVisitor<'a> for FindingVisitor<'_, 'a, '_> {
 fn signature_hint(source: &SdkSource, function: &SdkFunction) -> String {
     let mut text = sdk_function_docs(source, function, None).signature;
     if text.len() > MAX_SIGNATURE_BYTES {
-        let end =
-            (0..=MAX_SIGNATURE_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(MAX_SIGNATURE_BYTES));
         text.push('…');
     }
     text

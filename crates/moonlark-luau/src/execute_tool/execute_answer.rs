@@ -289,8 +289,7 @@ fn first_lines(lines: &[String], mut room: usize) -> Vec<String> {
     for line in lines {
         if line.len() >= room {
             // A long line, to where the room ends.
-            let end = (0..=room.min(line.len())).rev().find(|end| line.is_char_boundary(*end));
-            shown.push(format!("{}…", &line[..end.unwrap_or(0)]));
+            shown.push(format!("{}…", &line[..line.floor_char_boundary(room)]));
             break;
         }
         room -= line.len() + 1;

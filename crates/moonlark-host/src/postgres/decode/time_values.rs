@@ -1,6 +1,6 @@
-//! Times and dates as ISO 8601 text. PostgreSQL knows years that others do not,
-//! so the calendar is our own.
+//! Times and dates as ISO 8601 text. PostgreSQL knows years that `jiff` does not.
 
+use jiff::{Span, civil::date};
 use moonlark_core::Value;
 
 use super::{read_fixed, take_bytes};
@@ -107,18 +107,13 @@ fn format_fraction(micros: i64) -> String {
     }
 }
 
-/// The date `days` after 2000-01-01. Counted in years that begin in March, so
-/// that a leap day is the last of its year.
+/// The date `days` after 2000-01-01.
 fn format_date(days: i64) -> String {
-    // From 0000-03-01 to 2000-01-01.
-    let days = days + 730_425;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + next;
+    /// After which the calendar repeats: 400 years.
+    const DAYS_PER_ERA: i64 = 146_097;
+    let (era, day) = (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA));
+    let date = date(2000, 1, 1).saturating_add(Span::new().days(day));
+    let (year, month, day) = (era * 400 + i64::from(date.year()), date.month(), date.day());
     match year {
         0..=9999 => format!("{year:04}-{month:02}-{day:02}"),
         // Years with more digits, and those before our era, show their sign.
@@ -151,10 +146,10 @@ mod tests {
 
     #[test]
     fn every_day_follows_the_one_before() {
-        let mut date = jiff::civil::date(1, 1, 1);
+        let mut date = date(1, 1, 1);
         for days in (-730_119..2_900_000).step_by(17) {
             assert_eq!(format_date(days), date.to_string());
-            date = date.checked_add(jiff::Span::new().days(17)).unwrap();
+            date = date.checked_add(Span::new().days(17)).unwrap();
         }
     }
 }
