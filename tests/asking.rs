@@ -82,9 +82,8 @@ async fn call(language: &str, body: &str, can: bool) -> Result<Value, Problem> {
 async fn ask(engines: &Engines, tool: Tool, slow: Slow) -> Result<Value, Problem> {
     let catalog = Catalog::new(engines.modules.clone(), vec![Arc::new(tool)], &[], vec![]);
     let gateway = Gateway::new(catalog, 10);
-    let call = gateway.open_call(
-        CallOptions::from(Caller::new("mcp")).with_client(Some(Arc::new(slow))),
-    )?;
+    let call = gateway
+        .open_call(CallOptions::from(Caller::new("mcp")).with_client(Some(Arc::new(slow))))?;
     let ended = gateway.call(&call, "x", Value::Object(Object::new()));
     tokio::time::timeout(PATIENCE, ended).await.expect("it hangs")
 }

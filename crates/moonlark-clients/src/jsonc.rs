@@ -37,7 +37,7 @@ pub fn parse(text: &str) -> Result<Option<SyntaxNode>, TextFault> {
     check_tokens(text)?;
     let parsed = parse_to_ast(text, &CollectOptions::default(), &PARSE_OPTIONS)
         .map_err(|error| fault_from_error(text, &error))?;
-    parsed.value.map(|root| node_from_ast(text, &root)).transpose()
+    parsed.value.map(|root| node_from_ast(&root)).transpose()
 }
 
 /// The next token behind `start` that is no comment, and where it begins.
@@ -84,7 +84,7 @@ fn check_tokens(text: &str) -> Result<(), TextFault> {
     Ok(())
 }
 
-fn node_from_ast(text: &str, value: &AstValue) -> Result<SyntaxNode, TextFault> {
+fn node_from_ast(value: &AstValue) -> Result<SyntaxNode, TextFault> {
     let kind = match value {
         AstValue::Object(object) => {
             let members = object.properties.iter().map(|member| {
@@ -92,13 +92,13 @@ fn node_from_ast(text: &str, value: &AstValue) -> Result<SyntaxNode, TextFault> 
                     ObjectPropName::String(name) => (name.value.to_string(), name.range),
                     ObjectPropName::Word(name) => (name.value.to_owned(), name.range),
                 };
-                let value = node_from_ast(text, &member.value)?;
+                let value = node_from_ast(&member.value)?;
                 Ok(SyntaxMember { key, key_span: key_range.start..key_range.end, value })
             });
             SyntaxNodeKind::Object(members.collect::<Result<_, _>>()?)
         }
         AstValue::Array(array) => {
-            let items = array.elements.iter().map(|item| node_from_ast(text, item));
+            let items = array.elements.iter().map(|item| node_from_ast(item));
             SyntaxNodeKind::Array(items.collect::<Result<_, _>>()?)
         }
         AstValue::StringLit(string) => SyntaxNodeKind::Scalar(string.value.clone().into()),

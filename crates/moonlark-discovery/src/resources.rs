@@ -227,7 +227,7 @@ mod tests {
         let offers = moonlark_core::source_resources::resources_for_uri(&all, uri).unwrap();
         let args = Value::from_json(json!({"method": method, "params": params}))?;
         let call = enter(&world);
-        world.call_tool(&call, &offers.door, args).await?.into_plain_value().into_json("answer")
+        world.invoke(&call, &offers.door, args).await?.into_plain_value().into_json("answer")
     }
 
     async fn read(uri: &str) -> String {

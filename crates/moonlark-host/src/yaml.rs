@@ -11,10 +11,11 @@ use moonlark_core::value::ValuePath;
 use moonlark_core::{Module, Problem, Result, Value};
 use moonlark_gateway::Call;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
+use serde_saphyr::DoubleQuoted;
 
-use crate::args::check_result_size;
+use crate::args::{check_result_size, check_time_left};
 
 pub(crate) fn module() -> Module {
     Module::new(
@@ -89,10 +90,16 @@ fn encode(call: &Call, args: YamlEncodeArgs) -> Result<String> {
         compact_list_indent: false,
         prefer_block_scalars: false,
     };
-    let mut out = CappedTextWriter { text: String::new(), limit: call.limits().value, full: false };
-    let written = serde_saphyr::to_fmt_writer_with_options(&mut out, &args.value, options);
+    let limit = call.limits().value;
+    let mut out =
+        CappedTextWriter { text: String::new(), limit, full: false, write_count: 0, call };
+    let written =
+        serde_saphyr::to_fmt_writer_with_options(&mut out, &YamlNode(&args.value), options);
     if out.full {
         check_result_size(call, usize::MAX)?;
+    }
+    if written.is_err() {
+        check_time_left(call)?;
     }
     match written {
         Ok(()) => Ok(out.text),
@@ -128,16 +135,55 @@ fn check_encodable(value: &Value, path: &mut ValuePath) -> Result<()> {
     Ok(())
 }
 
+/// A value as it is written. The library decides for each text whether it needs quotes,
+/// and looks at all of it several times for that: a long one is quoted without asking.
+struct YamlNode<'a>(&'a Value);
+
+/// Texts up to this long are written without quotes where they need none.
+const MAX_UNQUOTED_BYTES: usize = 1024;
+/// How often it is looked whether the call still has time.
+const WRITES_PER_TIME_CHECK: usize = 64;
+
+impl Serialize for YamlNode<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Str(text) => YamlText(text).serialize(serializer),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(YamlNode)),
+            Value::Object(object) => serializer
+                .collect_map(object.iter().map(|(key, item)| (YamlText(key), YamlNode(item)))),
+            other => other.serialize(serializer),
+        }
+    }
+}
+
+struct YamlText<'a>(&'a str);
+
+impl Serialize for YamlText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        if self.0.len() > MAX_UNQUOTED_BYTES {
+            DoubleQuoted(self.0).serialize(serializer)
+        } else {
+            serializer.serialize_str(self.0)
+        }
+    }
+}
+
 /// Indentation multiplies the size of deep values, so it is counted as it is
-/// written.
-struct CappedTextWriter {
+/// written; and so is the time.
+struct CappedTextWriter<'a> {
     text: String,
     limit: usize,
     full: bool,
+    write_count: usize,
+    call: &'a Call,
 }
 
-impl std::fmt::Write for CappedTextWriter {
+impl std::fmt::Write for CappedTextWriter<'_> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.write_count += 1;
+        if self.write_count.is_multiple_of(WRITES_PER_TIME_CHECK) {
+            check_time_left(self.call).map_err(|_| std::fmt::Error)?;
+        }
         if self.text.len() + text.len() > self.limit {
             self.full = true;
             return Err(std::fmt::Error);

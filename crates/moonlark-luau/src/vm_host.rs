@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use mlua::{Function as LuaFunction, LightUserData, Lua, MultiValue, Table, Value as Lv};
+use moonlark_core::content::ToolAnswer;
 use moonlark_core::module::ModuleFunction;
 use moonlark_core::problem::ProtocolError;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation};
-use moonlark_core::content::ToolAnswer;
 use moonlark_gateway::gateway::Invocation;
 use moonlark_gateway::run::CallSite;
 use moonlark_gateway::{Call, LogLevel};

@@ -556,11 +556,8 @@ impl ServerHandler for McpServer {
             resources_for_uri(catalog.source_resources(), &request.uri).is_some()
         };
         self.catalog_with(&context, is_known).await;
-        let call = self
-            .gateway
-            .open_call_when_admitted(caller)
-            .await
-            .map_err(error_from_problem)?;
+        let call =
+            self.gateway.open_call_when_admitted(caller).await.map_err(error_from_problem)?;
         self.wishes.watch_resource(&call, request.uri, &context.peer).await
     }
 

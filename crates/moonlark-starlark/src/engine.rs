@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use moonlark_child::{spawn_owned, spawn_to_finish};
 use moonlark_core::module::ModuleFunction;
 use moonlark_core::script_snapshot::ScriptFileReader;
-use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Module, Problem, Result, Value};
 use moonlark_gateway::{Call, LogLevel};
 use parking_lot::Mutex;
@@ -160,9 +159,7 @@ impl StarlarkEngine {
                 Some(function) => call.gateway().call(call, &function.tool, args).await,
                 None => Err(Problem::internal("a script asked for an unknown host function")),
             },
-            WorkerReport::Tool { name, args } => {
-                call.gateway().call(call, &name, args).await
-            }
+            WorkerReport::Tool { name, args } => call.gateway().call(call, &name, args).await,
             WorkerReport::Print { text } => {
                 call.log_message(LogLevel::Info, &text, None).map(|()| Value::Null)
             }

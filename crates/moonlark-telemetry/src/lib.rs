@@ -27,6 +27,7 @@ use futures::future::BoxFuture;
 use moonlark_child::spawn_owned;
 use moonlark_gateway::Gateway;
 use moonlark_gateway::metrics::family::MetricFamily;
+use moonlark_gateway::trace::CallTracer;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;

@@ -19,8 +19,6 @@ mod http_auth;
 mod knowledge_base;
 mod learned_shapes_file;
 mod local_server;
-// Loads and background work of a project are begun there.
-#[allow(clippy::disallowed_methods)]
 pub mod project;
 mod project_journal;
 mod prompt_scripts;

@@ -9,9 +9,11 @@
 //! those no longer than `limits.load`. The state is locked to look at it and to swap a
 //! part, never while something loads.
 
+mod catalog_publication;
 mod cli_sources;
 mod effective_config;
 mod reload_report;
+mod script_load;
 mod script_load_limiter;
 mod script_loading;
 mod watch_list;
@@ -23,8 +25,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use moonlark_core::{Catalog, Module, Problem, Result, SourceLocation, Tool, Warning};
-use moonlark_gateway::gateway::{CallRecords, SnapshotUpdate};
+use moonlark_child::spawn_owned;
+use moonlark_core::{Catalog, Module, Problem, Result, Tool, Warning};
+use moonlark_gateway::gateway::CallRecords;
 use moonlark_gateway::{Caller, Gateway};
 use moonlark_luau::LuauEngine;
 use moonlark_mcp_client::ClosePace;
@@ -38,14 +41,12 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::apis::ApiSources;
 use crate::builtin;
 use crate::connectors;
-use crate::effective_policy;
 use crate::http_auth;
 use crate::knowledge_base::KnowledgeBase;
 use crate::learned_shapes_file::{self, LearnedShapesWriter};
 use crate::project_journal::{self, ProjectJournal};
 use crate::prompt_scripts;
 use crate::scripts::{ScriptEntries, display_path};
-use crate::source_names;
 use crate::source_selection::SourceSelection;
 use crate::upstreams::UpstreamServers;
 use moonlark_config::config_file::{self, LoadedConfig, RejectedConfig};
@@ -57,7 +58,7 @@ use moonlark_telemetry::{TelemetryExport, TelemetryOptions};
 
 use effective_config::read_effective_config;
 use script_load_limiter::ScriptLoadLimiter;
-use script_loading::{ScriptFileUseCounts, ScriptKey, ScriptLoadJobs};
+use script_loading::{ScriptKey, ScriptLoadJobs};
 
 pub(crate) use watch_list::WatchList;
 
@@ -88,6 +89,8 @@ pub struct Project {
     awaits_documents: AtomicBool,
     /// Something may have changed on disk.
     look_again: Notify,
+    /// What follows the sources, for as long as the project is there.
+    tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
     lua_turns: Arc<ScriptLoadLimiter>,
     starlark_turns: Arc<ScriptLoadLimiter>,
 }
@@ -205,6 +208,7 @@ impl Project {
             session_vault: OnceLock::new(),
             awaits_documents: AtomicBool::new(false),
             look_again: Notify::new(),
+            tasks: Mutex::default(),
             lua_turns: Arc::new(ScriptLoadLimiter::for_lua()),
             starlark_turns: Arc::new(ScriptLoadLimiter::for_starlark()),
         };
@@ -309,7 +313,7 @@ impl Project {
         self.gateway.begin_settling(settle);
         self.connect_sources(&SourceSelection::All).await;
         let (project, load) = (self.clone(), config.limits.load.to_duration());
-        tokio::spawn(async move {
+        let settling = spawn_owned(async move {
             let settled = async {
                 tokio::join!(project.upstreams.wait_until_tried(), project.apis.wait_until_tried())
             };
@@ -328,6 +332,7 @@ impl Project {
             };
             tokio::join!(documents, sources);
         });
+        self.tasks.lock().push(settling);
     }
 
     /// The same, for a command that needs only some of them.
@@ -341,13 +346,14 @@ impl Project {
         self.publish_catalog(&self.state.lock());
         let project = Arc::downgrade(self);
         let changed = self.upstreams.changed();
-        tokio::spawn(async move {
+        let following = spawn_owned(async move {
             loop {
                 changed.notified().await;
                 let Some(project) = project.upgrade() else { return };
                 project.refresh_catalog().await;
             }
         });
+        self.tasks.lock().push(following);
     }
 
     /// See to it that the catalog has all that the upstreams have said so far.
@@ -397,18 +403,18 @@ impl Project {
         let interrupted = project_journal::count_interrupted_runs(journal.clone()).await;
         let (loaded, gateway) = (self.loaded_config().await, self.gateway.clone());
         let taking_up = project_journal::resume_decided_runs(loaded, gateway, journal, interrupted);
-        Some(AbortOnDropHandle::new(tokio::spawn(taking_up)))
+        Some(spawn_owned(taking_up))
     }
 
     /// Keep the knowledge base up to date, from when its connectors are loaded, for as
     /// long as this is held.
     pub(crate) fn sync_knowledge_in_background(&self) -> AbortOnDropHandle<()> {
         let (knowledge, gateway) = (self.knowledge.clone(), self.gateway.clone());
-        AbortOnDropHandle::new(tokio::spawn(async move {
+        spawn_owned(async move {
             gateway.loaded_catalog(&Caller::new("sync")).await;
             let _following = knowledge.start_background_sync(&gateway);
             std::future::pending::<()>().await;
-        }))
+        })
     }
 
     /// Wait until every source has been tried once.
@@ -480,61 +486,6 @@ impl Project {
         self.state.lock().found.len()
     }
 
-    /// Make the tools and problems of scripts and configuration what they are now, and
-    /// publish them.
-    fn compose_catalog(&self, state: &mut ProjectState) {
-        let scripts = state.found.iter().filter_map(|(key, file)| match key {
-            ScriptKey::Connector(name) => Some((name.as_str(), file.as_str())),
-            ScriptKey::Script(_) | ScriptKey::Agent(_) => None,
-        });
-        let sources = connectors::list_knowledge_sources(&state.loaded, scripts, &state.connectors);
-        let mut problems = state.folder_problems.clone();
-        let configured = sources.iter().filter(|it| it.kind() != "script");
-        problems.extend(configured.filter_map(|it| it.problem.clone()));
-        problems.extend(state.loaded.config.knowledge.outage.iter().cloned());
-        self.knowledge.apply_config(&state.loaded, sources);
-        problems.extend(self.knowledge.renew_search_tool(&mut state.builtin).err());
-        let mut tools = state.builtin.clone();
-        match builtin::make_execute_tool(&self.luau, &state.loaded, state.execute.as_ref()) {
-            Ok(execute) => state.execute = Some(execute),
-            Err(problem) => problems.push(problem),
-        }
-        tools.extend(state.execute.iter().map(|(_, tool)| tool.clone()));
-        let libraries = (!state.loading).then(|| ScriptFileUseCounts::count_uses(&state.scripts));
-        for (key, file) in &state.found {
-            let problem = match key {
-                ScriptKey::Script(path) => match state.scripts.get(path) {
-                    Some(entry) => {
-                        let idle = libraries.as_ref();
-                        problems.extend(
-                            idle.and_then(|it| it.unused_library_problem(path, file, entry)),
-                        );
-                        tools.extend(entry.tools.iter().cloned());
-                        entry.problem.clone()
-                    }
-                    None => still_loading_problem(state.loading, file),
-                },
-                ScriptKey::Connector(name) => match state.connectors.get(name) {
-                    Some(entry) => entry.problem().cloned(),
-                    None => still_loading_problem(state.loading, file),
-                },
-                ScriptKey::Agent(path) => match state.agents.get(path) {
-                    Some(entry) => entry.problem().cloned(),
-                    None => still_loading_problem(state.loading, file),
-                },
-            };
-            problems.extend(problem);
-        }
-        let prompts = state.found.iter().filter_map(|(key, file)| match key {
-            ScriptKey::Agent(path) => Some((state.agents.get(path)?.as_ref(), file.as_str())),
-            ScriptKey::Script(_) | ScriptKey::Connector(_) => None,
-        });
-        problems.extend(prompt_scripts::prompt_name_collisions(prompts));
-        problems.extend(state.config_problems.iter().cloned());
-        (state.tools, state.problems) = (tools, problems);
-        self.publish_catalog(state);
-    }
-
     /// What is wrong with this project, but for what upstream servers and APIs have: how
     /// those are doing is logged where it is found out.
     pub(crate) fn own_problems(&self) -> Vec<Problem> {
@@ -558,73 +509,6 @@ impl Project {
         warnings.extend(prompt_scripts::unknown_tool_warnings(&state.agents, &catalog, config));
         warnings
     }
-
-    /// Put the next catalog together, and publish it with the rules and limits of the same
-    /// configuration, all in one step, if anything of it is new.
-    fn publish_catalog(&self, state: &ProjectState) {
-        let (mut tools, mut problems) = (state.tools.clone(), state.problems.clone());
-        let upstreams = self.upstreams.current_offerings();
-        let apis = self.apis.current_offerings();
-        tools.extend(upstreams.tools.into_iter().chain(apis.tools));
-        problems.extend(upstreams.problems.into_iter().chain(apis.problems));
-        let connecting = [upstreams.connecting, apis.connecting].concat();
-        let mut health = [upstreams.health, apis.health].concat();
-        let config = &state.loaded.config;
-        let names = config.mcp_servers.keys().chain(config.apis.keys()).map(String::as_str);
-        for (source, problem) in source_names::source_name_collisions(names) {
-            let of = health.iter_mut().filter(|it| it.source == source);
-            of.for_each(|it| it.flaws.push(problem.clone()));
-            problems.push(problem);
-        }
-        let catalog =
-            Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE_TOOL_NAMES, problems)
-                .with_source_resources(
-                    [prompt_scripts::collect_prompt_offers(&state.agents), upstreams.offers]
-                        .concat(),
-                    connecting,
-                );
-        let catalog = if self.knowledge.has_sources_or_documents() {
-            catalog.with_backed_builtins()
-        } else {
-            catalog
-        };
-        let catalog = catalog
-            .with_builtin_resources(moonlark_discovery::discovery_resources)
-            .with_health(health);
-        let reads_documents =
-            self.awaits_documents.load(Ordering::Acquire) && self.apis.is_reading_files();
-        let catalog = catalog.with_loading(state.loading || reads_documents);
-        let before = self.gateway.catalog();
-        let same_tools = before.tools().len() == catalog.tools().len()
-            && before.tools().iter().zip(catalog.tools()).all(|(a, b)| Arc::ptr_eq(a, b))
-            && before.has_unbacked_builtins() == catalog.has_unbacked_builtins()
-            && before.is_loading() == catalog.is_loading();
-        let same_offers = before.source_resources().len() == catalog.source_resources().len()
-            && before.source_resources().iter().zip(catalog.source_resources()).all(|(a, b)| {
-                // Our own say nothing that the tools do not.
-                Arc::ptr_eq(a, b) || (a.uris == b.uris && a.source.name == "moonlark")
-            })
-            && before.connecting_sources() == catalog.connecting_sources()
-            && before.health() == catalog.health();
-        let is_same = same_tools && same_offers && before.problems() == catalog.problems();
-        let artifacts = usize::try_from(config.limits.artifacts.bytes());
-        self.gateway.publish(SnapshotUpdate {
-            catalog: (!is_same).then_some(catalog),
-            policy: Some(effective_policy::build_policy(&state.loaded)),
-            identity: Some(config.server.server_identity()),
-            admission: Some(config.limits.admission_limits()),
-            max_artifact_bytes: Some(artifacts.unwrap_or(usize::MAX)),
-        });
-    }
-}
-
-/// The Problem of a script that callers no longer wait for.
-fn still_loading_problem(first: bool, file: &str) -> Option<Problem> {
-    let problem = || {
-        Problem::unavailable("the script is still being loaded")
-            .at_location(SourceLocation::in_file(file.to_owned()))
-    };
-    (!first).then(problem)
 }
 
 /// This very binary, which is its own worker. The link of the kernel holds even

@@ -45,11 +45,8 @@ pub struct CallRecords {
 
 impl GatewayBuilder {
     pub(super) fn new(catalog: Catalog) -> Self {
-        let admission = AdmissionLimits {
-            runs: DEFAULT_RUNNING_CALLS,
-            queued: 0,
-            queue_time: Duration::ZERO,
-        };
+        let admission =
+            AdmissionLimits { runs: DEFAULT_RUNNING_CALLS, queued: 0, queue_time: Duration::ZERO };
         let policy = CallPolicy::default();
         Self { catalog, policy, admission, records: None }
     }

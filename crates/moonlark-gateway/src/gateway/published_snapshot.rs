@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use crate::admission::AdmissionLimits;
 use crate::call::Caller;
 use crate::per_catalog::run_blocking;
-use crate::admission::AdmissionLimits;
 use crate::policy::{self, CallPolicy, CallerClass, RuleTerms};
 use crate::server_identity::ServerIdentity;
 use moonlark_core::catalog::Catalog;
@@ -52,7 +52,8 @@ impl PreparedUpdate {
         }
         Some(PublishedSnapshot::new(
             self.catalog.as_ref().unwrap_or(&now.catalog).clone(),
-            policy.map_or_else(|| now.policy.clone(), |it| Arc::new(it.continued_from(&now.policy))),
+            policy
+                .map_or_else(|| now.policy.clone(), |it| Arc::new(it.continued_from(&now.policy))),
             identity.unwrap_or(&now.identity).clone(),
         ))
     }

@@ -9,6 +9,7 @@ use super::redaction::{recorded_answer_bytes, recorded_value_bytes};
 use super::{
     CallEnded, JournalEntry, JournalRecorder, RecordId, RunBegan, RunRecord, UpcomingCall,
 };
+use crate::gateway::CallRecords;
 use crate::tool_body::ToolBody;
 use crate::{Call, Caller, Gateway, Run};
 use moonlark_core::content::ToolAnswer;
@@ -117,7 +118,9 @@ impl World {
         ];
         let notes = Arc::new(notes);
         let catalog = Catalog::new(Arc::default(), tools, &[], vec![]);
-        let gateway = Gateway::builder(catalog).records(CallRecords { recorder: Some(notes.clone()), ..CallRecords::default() }).build();
+        let gateway = Gateway::builder(catalog)
+            .records(CallRecords { recorder: Some(notes.clone()), ..CallRecords::default() })
+            .build();
         World { gateway, notes, made }
     }
 

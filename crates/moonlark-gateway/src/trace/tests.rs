@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::call::Caller;
-use crate::gateway::Gateway;
+use crate::gateway::{CallRecords, Gateway};
 use crate::tool_body::ToolBody;
 use moonlark_core::catalog::Catalog;
 use moonlark_core::grant::{Grant, GrantSet};
@@ -99,7 +99,9 @@ fn gateway(seen: Option<&Arc<Seen>>) -> Gateway {
     let strict = Tool::new("strict", source.clone(), strict, ToolBody::from_fn(|_, args| Ok(args)));
     let tools = vec![tool("inner", inner), tool("outer", outer), Arc::new(strict)];
     let tracer = seen.map(|it| it.clone() as Arc<dyn CallTracer>);
-    Gateway::builder(Catalog::new(Arc::default(), tools, &[], vec![])).records(CallRecords { tracer, ..CallRecords::default() }).build()
+    Gateway::builder(Catalog::new(Arc::default(), tools, &[], vec![]))
+        .records(CallRecords { tracer, ..CallRecords::default() })
+        .build()
 }
 
 async fn outer(gateway: &Gateway, trace: Option<TraceContext>) -> Value {

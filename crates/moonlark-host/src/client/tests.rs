@@ -50,9 +50,7 @@ async fn ask(function: &str, args: Json, answer: Json) -> (String, Vec<Json>) {
     let function = module.functions.iter().find(|it| it.name == function).unwrap().clone();
     let body = ToolBody::from_async_fn(move |call, args| {
         let tool = function.tool.clone();
-        async move {
-            call.gateway().call(&call, &tool, args).await
-        }
+        async move { call.gateway().call(&call, &tool, args).await }
     });
     let source = Arc::new(Source { kind: SourceKind::Script, name: "test.luau".into() });
     let schema = Schema::compile(serde_json::Map::new()).unwrap();

@@ -238,3 +238,13 @@ async fn indentation_stops_at_the_limit() {
         "error[limit]: yaml.encode: the result is larger than 10000 bytes\nhint: work on less at a time, or raise limits.value"
     );
 }
+
+#[tokio::test]
+async fn long_texts_and_keys_come_back_as_they_were() {
+    let long = "yes: no # \u{e9}\n\t\"".repeat(500);
+    let value = json!({"short": "plain", "long": long, (long.as_str()): [long.as_str(), 1]});
+    let text = call(scope(Path::new("."), &[]), "yaml.encode", json!({"value": value})).await;
+    let text = text.unwrap();
+    assert!(text.as_str().unwrap().starts_with("short: plain\n"));
+    assert_eq!(decode(text.as_str().unwrap()).await, value.to_string());
+}

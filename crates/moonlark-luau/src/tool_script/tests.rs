@@ -377,9 +377,8 @@ async fn logged(body: &str) -> (String, Vec<String>) {
             heard.lock().push(message);
         }
     });
-    let call = gateway
-        .open_call(CallOptions::from(Caller::new("cli")).with_events(Some(events)))
-        .unwrap();
+    let call =
+        gateway.open_call(CallOptions::from(Caller::new("cli")).with_events(Some(events))).unwrap();
     let answer = gateway.call(&call, &tool.name, Value::Object(Default::default())).await;
     let answer = match answer {
         Ok(value) => value.to_json_lossy().to_string(),

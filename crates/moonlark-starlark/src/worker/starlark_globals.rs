@@ -5,11 +5,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use moonlark_core::content::ToolAnswer;
 use moonlark_core::module::{Module, ModuleFunction, ScriptLanguage};
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Problem, ProblemCode, Result, Tool};
 use moonlark_gateway::Call;
-use moonlark_core::content::ToolAnswer;
 use moonlark_gateway::gateway::Invocation;
 use starlark::environment::{Globals, GlobalsBuilder, LibraryExtension};
 use starlark::eval::{Arguments, Evaluator};

@@ -92,7 +92,8 @@ impl CallArgs {
             None => Object::new(),
         };
         let args = self.params.read_arguments(args, tool)?;
-        let call = gateway.open_call(CallOptions::from(caller).with_events(Some(event_printer(global))))?;
+        let call = gateway
+            .open_call(CallOptions::from(caller).with_events(Some(event_printer(global))))?;
         let value = gateway.call(&call, &self.tool, Value::Object(args)).await?;
         // Found out here, so that it is reported like any other Problem.
         value.encode_json("result")?;

@@ -10,6 +10,7 @@ use moonlark_core::limits::CallLimits;
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{CallEffects, CallScope, Source, SourceKind, ToolExposure};
 use moonlark_core::{Catalog, Problem, Result, Tool, Value};
+use moonlark_gateway::gateway::CallRecords;
 use moonlark_gateway::journal::JournalEntry;
 use moonlark_gateway::tool_body::ToolBody;
 use moonlark_gateway::{Caller, Gateway};
@@ -57,7 +58,9 @@ impl Shop {
         tools.push(Arc::new(engine.execute_tool(settings).unwrap()));
         let catalog = Catalog::new(Arc::new(modules()), tools, &[], vec![]);
         let journal = Notebook::of(entries);
-        let gateway = Gateway::builder(catalog).records(CallRecords { recorder: Some(journal.clone()), ..CallRecords::default() }).build();
+        let gateway = Gateway::builder(catalog)
+            .records(CallRecords { recorder: Some(journal.clone()), ..CallRecords::default() })
+            .build();
         Shop { gateway, journal, done }
     }
 
@@ -80,8 +83,7 @@ impl Shop {
 
     pub(super) async fn execute(&self, args: Json) -> Result<Json> {
         let call = self.gateway.open_call(Caller::new("cli"))?;
-        let answer =
-            self.gateway.invoke(&call, "execute", Value::from_json(args)?).await?;
+        let answer = self.gateway.invoke(&call, "execute", Value::from_json(args)?).await?;
         Ok(answer.into_plain_value().to_json_lossy())
     }
 }

@@ -128,7 +128,8 @@ async fn call_execute(
     if given.plan {
         args.insert("plan".to_owned(), Value::Bool(true));
     }
-    let call = gateway.open_call(CallOptions::from(Caller::new("cli")).with_events(Some(events)))?;
+    let call =
+        gateway.open_call(CallOptions::from(Caller::new("cli")).with_events(Some(events)))?;
     gateway.invoke(&call, "execute", Value::Object(args)).await
 }
 
