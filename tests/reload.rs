@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use serde_json::{Value, json};
 
 use crate::harness::Project;
+use crate::start_up::hang_up;
 
 /// A version of a script: its answer names the version twice, once from the top
 /// level and once from inside, so that a mixture would show.
@@ -166,4 +167,60 @@ fn a_tool_is_loaded_again_when_a_file_it_requires_changes() {
     server.wait_until("say", is("another file"));
     project.remove("tools/lib/text.luau");
     server.wait_until("say", is("mended 2"));
+}
+
+/// Each version of the project has one of two tools, and a rule that denies the other. A
+/// caller that sees none of them was given the rules of one version and the tools of
+/// another.
+#[test]
+fn rules_and_tools_that_change_together_take_effect_in_one_step() {
+    // It takes a while to load, so that there is time to see half of a change.
+    let script = |name: &str| {
+        format!(
+            "for i = 1, 200000 do local _ = {{ i }} end\n\
+             tool = {{ name = '{name}', description = 'one of two', parameters = {{}} }}\n\
+             function tool.execute() return 1 end\n"
+        )
+    };
+    let config = |denied: &str| {
+        format!(
+            "[tools]\nwatch = false\n[extensions]\nwatch = false\n\
+             [[policy.rules]]\ntools = ['{denied}']\naction = 'deny'\n"
+        )
+    };
+    let project =
+        Project::new(&[("moonlark.toml", &config("odd")), ("tools/one.lua", &script("even"))]);
+    let server = Arc::new(project.serve());
+    server.wait_until("even", |status, _| status == 200);
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (server, stop) = (server.clone(), stop.clone());
+            std::thread::spawn(move || {
+                let mut seen = HashSet::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let listing = server.get("/tools/list").json();
+                    let names = listing["tools"].as_array().unwrap().iter();
+                    let names = names.filter_map(|tool| tool["name"].as_str());
+                    let names: Vec<&str> =
+                        names.filter(|it| ["odd", "even"].contains(it)).collect();
+                    assert_eq!(names.len(), 1, "rules and tools of two versions: {names:?}");
+                    seen.insert(names[0].to_owned());
+                }
+                seen
+            })
+        })
+        .collect();
+    for number in 1..=8 {
+        let (now, before) = if number % 2 == 1 { ("odd", "even") } else { ("even", "odd") };
+        project.write("moonlark.toml", &config(before));
+        project.write("tools/one.lua", &script(now));
+        hang_up(&server);
+        server.wait_until(now, |status, _| status == 200);
+        assert_eq!(server.post(before, &json!({})).0, 404);
+    }
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert_eq!(client.join().unwrap().len(), 2, "both versions were seen");
+    }
 }

@@ -51,7 +51,7 @@ fn names(listing: &Value) -> Vec<&str> {
 }
 
 /// Send a signal that reloads.
-fn hang_up(server: &Server) {
+pub fn hang_up(server: &Server) {
     // SAFETY: the process is our child and was not waited for.
     assert_eq!(unsafe { libc::kill(server.pid() as i32, libc::SIGHUP) }, 0);
 }
