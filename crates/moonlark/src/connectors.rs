@@ -7,8 +7,6 @@
 mod connector_item;
 mod scripted_connector;
 
-use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,9 +17,10 @@ use moonlark_knowledge::{
     FilesystemConnector, FilesystemSettings, GitConnector, GitRepository, GitSettings,
     SourceConnector,
 };
-use moonlark_luau::LuauEngine;
 
-use crate::scripts::{self, DiscoveredScript, ScriptKind, display_path};
+use crate::scripts::{
+    self, DiscoveredScript, ScriptEntries, ScriptKey, ScriptKind, ScriptProduct, display_path,
+};
 use moonlark_config::config_file::LoadedConfig;
 use moonlark_config::{FilesystemSourceConfig, GitSourceConfig};
 use moonlark_state::state_folder::state_folder_path;
@@ -143,114 +142,51 @@ impl KnowledgeSource {
         }
     }
 
-    /// Two that are equal in this read the same in the same way.
-    fn settings_fingerprint(&self) -> String {
-        match &self.way {
-            ConnectorKind::Filesystem(config, root) => format!("{config:?} {}", root.display()),
-            ConnectorKind::Git(config, root) => format!("{config:?} {}", root.display()),
-            // Made anew whenever the script is loaded again.
-            ConnectorKind::Script(loading) => {
-                format!("{} {:p}", loading.file, Arc::as_ptr(&loading.scope))
-            }
-        }
-    }
-
+    /// Whether both read the same in the same way.
     pub(crate) fn reads_same_as(&self, other: &KnowledgeSource) -> bool {
-        self.name == other.name && self.settings_fingerprint() == other.settings_fingerprint()
-    }
-}
-
-/// The scripts among the sources, by the names of those, with their files.
-pub(crate) type ConnectorEntries = BTreeMap<String, Arc<ConnectorEntry>>;
-
-pub(crate) struct ConnectorEntry {
-    path: PathBuf,
-    fingerprint: String,
-    inner: scripts::ScriptEntry,
-    loading: ConnectorScriptState,
-    /// It misses a value that its settings name, so no version of it can be used.
-    is_out_of_order: bool,
-}
-
-impl ConnectorEntry {
-    /// The files it consists of.
-    pub(crate) fn source_files(&self) -> impl Iterator<Item = PathBuf> {
-        self.inner.source_files().chain([self.path.clone()])
-    }
-
-    /// As messages show it.
-    pub(crate) fn file(&self) -> &str {
-        &self.loading.file
-    }
-
-    /// Why the newest version did not load.
-    pub(crate) fn problem(&self) -> Option<&Problem> {
-        self.inner.problem.as_ref()
-    }
-
-    /// Whether a version of it works.
-    pub(crate) fn has_working_version(&self) -> bool {
-        self.loading.script.is_some()
-    }
-
-    /// One that could not be loaded, for a reason that is not in its files.
-    pub(crate) fn from_problem(
-        found: &DiscoveredScript,
-        fingerprint: String,
-        loaded: &LoadedConfig,
-        problem: Problem,
-    ) -> ConnectorEntry {
-        let folder = scripts::script_folder(found, loaded).path;
-        let inner = scripts::ScriptEntry {
-            folder,
-            problem: Some(problem),
-            ..scripts::ScriptEntry::default()
-        };
-        let loading =
-            ConnectorScriptState { file: found.file.clone(), script: None, scope: Arc::default() };
-        let is_out_of_order = false;
-        ConnectorEntry { path: found.path.clone(), fingerprint, inner, loading, is_out_of_order }
-    }
-
-    /// With the last version that loaded in the place of one that did not.
-    pub(crate) fn with_last_good(mut self, old: Option<&ConnectorEntry>) -> ConnectorEntry {
-        let is_broken = self.loading.script.is_none() && !self.is_out_of_order;
-        if let Some(old) = old.filter(|_| is_broken) {
-            self.loading.script = old.loading.script.clone();
-            self.loading.scope = old.loading.scope.clone();
-        }
-        self
+        self.name == other.name
+            && match (&self.way, &other.way) {
+                (ConnectorKind::Filesystem(a, from), ConnectorKind::Filesystem(b, there)) => {
+                    a == b && from == there
+                }
+                (ConnectorKind::Git(a, from), ConnectorKind::Git(b, there)) => {
+                    a == b && from == there
+                }
+                // The scope is made anew whenever the script is loaded again.
+                (ConnectorKind::Script(a), ConnectorKind::Script(b)) => {
+                    a.file == b.file && Arc::ptr_eq(&a.scope, &b.scope)
+                }
+                _ => false,
+            }
     }
 }
 
 /// All sources: those of the configuration, then those of scripts.
 pub(crate) fn list_knowledge_sources<'a>(
     loaded: &LoadedConfig,
-    found: impl Iterator<Item = (&'a str, &'a str)>,
-    entries: &ConnectorEntries,
+    found: impl Iterator<Item = (&'a ScriptKey, &'a str)>,
+    entries: &ScriptEntries,
 ) -> Vec<KnowledgeSource> {
     let mut sources = configured_sources(loaded);
-    sources.extend(found.map(|(name, file)| {
-        let (loading, problem) = match entries.get(name) {
-            Some(entry) => (entry.loading.clone(), entry.inner.problem.clone()),
-            // It counts as configured, so nothing it brought earlier is forgotten.
-            None => {
-                let problem = Problem::unavailable("the connector is still being loaded")
-                    .at_location(SourceLocation::in_file(file.to_owned()));
-                let loading = ConnectorScriptState {
-                    file: file.to_owned(),
-                    script: None,
-                    scope: Arc::default(),
-                };
-                (loading, Some(problem))
-            }
+    for (key, file) in found {
+        let ScriptKey::Connector(name) = key else { continue };
+        let entry = entries.get(key);
+        let (script, scope) = match entry.and_then(|entry| entry.product.clone()) {
+            Some(ScriptProduct::Connector(script, scope)) => (Some(script), scope),
+            _ => (None, Arc::default()),
         };
-        KnowledgeSource {
-            name: name.to_owned(),
-            way: ConnectorKind::Script(Box::new(loading)),
-            problem,
-        }
-    }));
+        let problem = match entry {
+            Some(entry) => entry.problem.clone(),
+            // It counts as configured, so nothing it brought earlier is forgotten.
+            None => Some(
+                Problem::unavailable("the connector is still being loaded")
+                    .at_location(SourceLocation::in_file(file.to_owned())),
+            ),
+        };
+        let state = ConnectorScriptState { file: file.to_owned(), script, scope };
+        let way = ConnectorKind::Script(Box::new(state));
+        sources.push(KnowledgeSource { name: name.clone(), way, problem });
+    }
     sources
 }
 
@@ -286,32 +222,16 @@ pub(crate) fn find_connector_scripts(
     loaded: &LoadedConfig,
 ) -> (Vec<(String, DiscoveredScript)>, Vec<Problem>) {
     let config = &loaded.config.connectors;
-    let mut problems = Vec::new();
     let mut found: Vec<(String, DiscoveredScript)> = Vec::new();
     for (name, it) in &config.script {
         let path = loaded.root.join(&it.path);
         let file = display_path(&loaded.root, &path);
         found.push((name.clone(), discovered_connector_script(path, file, Some(name.clone()))));
     }
-    let paths = match scripts::list_lua_scripts(&loaded.root.join(&config.dir)) {
-        Ok(mut paths) => {
-            problems.extend(scripts::too_many_scripts_problem(paths.len(), &config.dir));
-            paths.truncate(scripts::MAX_SCRIPTS_PER_FOLDER);
-            paths
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        Err(error) => {
-            let problem = format!("the connectors folder cannot be read: {error}");
-            problems.push(
-                Problem::bad_config(problem)
-                    .at_location(SourceLocation::in_file(config.dir.clone())),
-            );
-            Vec::new()
-        }
-    };
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let taken: Vec<PathBuf> = found.iter().map(|(_, it)| real(&it.path)).collect();
-    for path in paths.into_iter().filter(|path| !taken.contains(&real(path))) {
+    let configured = found.iter().map(|(_, it)| it.path.as_path());
+    let (paths, mut problems) =
+        scripts::scripts_in_folder(&loaded.root, &config.dir, "connectors", configured);
+    for path in paths {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let file = display_path(&loaded.root, &path);
         let named = |name: &String| *name == stem;
@@ -328,61 +248,6 @@ pub(crate) fn find_connector_scripts(
         found.push((stem, discovered_connector_script(path, file, None)));
     }
     (found, problems)
-}
-
-/// Whether it has not changed since it was loaded.
-pub(crate) fn is_connector_unchanged(
-    old: &ConnectorEntry,
-    found: &DiscoveredScript,
-    fingerprint: &str,
-    loaded: &LoadedConfig,
-) -> bool {
-    if old.fingerprint != fingerprint || old.path != found.path || old.inner.texts.is_empty() {
-        return false;
-    }
-    let files = scripts::script_files(found, &scripts::script_folder(found, loaded));
-    let same = |(file, was): (&String, &String)| files(file).unwrap_or_default() == *was;
-    old.inner.texts.iter().all(same)
-}
-
-/// Load it, whatever was there before.
-pub(crate) async fn load_connector_script(
-    found: &DiscoveredScript,
-    fingerprint: String,
-    loaded: &LoadedConfig,
-    luau: &LuauEngine,
-    gateway: &Gateway,
-) -> ConnectorEntry {
-    let folder = scripts::script_folder(found, loaded);
-    let mut inner =
-        scripts::ScriptEntry { folder: folder.path.clone(), ..scripts::ScriptEntry::default() };
-    let outage = scripts::script_outage(found, &loaded.config).first().cloned();
-    let is_out_of_order = outage.is_some();
-    let outcome = match scripts::prepare_script(found, loaded) {
-        Ok(script) => {
-            let scope = Arc::new(script.scope.clone());
-            let (connector, texts) = luau.load_connector(script, gateway).await;
-            inner.texts = texts;
-            match outage {
-                Some(problem) => connector.and(Err(problem)),
-                None => connector.map(|connector| (connector, scope)),
-            }
-        }
-        Err(problem) => {
-            let text = scripts::script_files(found, &folder)(&folder.main).unwrap_or_default();
-            inner.texts.insert(folder.main.clone(), text);
-            Err(problem)
-        }
-    };
-    let (script, scope) = match outcome {
-        Ok((script, scope)) => (Some(script), scope),
-        Err(problem) => {
-            inner.problem = Some(problem);
-            (None, Arc::default())
-        }
-    };
-    let loading = ConnectorScriptState { file: found.file.clone(), script, scope };
-    ConnectorEntry { path: found.path.clone(), fingerprint, inner, loading, is_out_of_order }
 }
 
 /// What is fetched of repositories, in the state folder.

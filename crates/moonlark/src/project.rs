@@ -40,13 +40,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::apis::ApiSources;
 use crate::builtin;
-use crate::connectors;
 use crate::http_auth;
 use crate::knowledge_base::KnowledgeBase;
 use crate::learned_shapes_file::{self, LearnedShapesWriter};
 use crate::project_journal::{self, ProjectJournal};
 use crate::prompt_scripts;
-use crate::scripts::{ScriptEntries, display_path};
+use crate::scripts::{ScriptEntries, ScriptKey, display_path};
 use crate::source_selection::SourceSelection;
 use crate::upstreams::UpstreamServers;
 use moonlark_config::config_file::{self, LoadedConfig, RejectedConfig};
@@ -58,7 +57,7 @@ use moonlark_telemetry::{TelemetryExport, TelemetryOptions};
 
 use effective_config::read_effective_config;
 use script_load_limiter::ScriptLoadLimiter;
-use script_loading::{ScriptKey, ScriptLoadJobs};
+use script_loading::ScriptLoadJobs;
 
 pub(crate) use watch_list::WatchList;
 
@@ -116,8 +115,6 @@ struct ProjectState {
     /// What is wrong with the folders of scripts.
     folder_problems: Vec<Problem>,
     scripts: ScriptEntries,
-    connectors: connectors::ConnectorEntries,
-    agents: prompt_scripts::PromptScriptEntries,
     execute: Option<builtin::CachedExecuteTool>,
     /// Made once; only what `search` says of itself changes with the sources.
     builtin: Vec<Arc<Tool>>,
@@ -197,8 +194,6 @@ impl Project {
                 found: Vec::new(),
                 folder_problems: Vec::new(),
                 scripts: ScriptEntries::new(),
-                connectors: connectors::ConnectorEntries::new(),
-                agents: prompt_scripts::PromptScriptEntries::new(),
                 execute: None,
                 builtin,
                 tools: Vec::new(),
@@ -506,7 +501,7 @@ impl Project {
         let state = self.state.lock();
         let config = &state.loaded.config;
         let mut warnings: Vec<Warning> = catalog.warnings().cloned().collect();
-        warnings.extend(prompt_scripts::unknown_tool_warnings(&state.agents, &catalog, config));
+        warnings.extend(prompt_scripts::unknown_tool_warnings(&state.scripts, &catalog, config));
         warnings
     }
 }

@@ -9,13 +9,16 @@ use std::sync::Arc;
 use moonlark_core::grant::{Grant, GrantSet};
 use moonlark_core::limits::CallLimits;
 use moonlark_core::secret::{SecretValue, Secrets};
+use moonlark_core::source_resources::SourceResources;
 use moonlark_core::tool::{CallScope, ToolExposure};
-use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Value};
-use moonlark_luau::{MAX_LUAU_SOURCE_BYTES, ScriptFile, ScriptFileReader};
+use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Tool, Value};
+use moonlark_luau::{ConnectorScript, MAX_LUAU_SOURCE_BYTES, ScriptFile, ScriptFileReader};
 
 use crate::extensions::{self, ScriptFolder};
 use moonlark_config::config_file::LoadedConfig;
-use moonlark_config::{ProjectConfig, ScriptConfig, TimeoutSeconds, default_scan_timeout};
+use moonlark_config::{
+    NetworkConfig, ProjectConfig, ScriptConfig, TimeoutSeconds, default_scan_timeout,
+};
 
 /// Scripts of one folder that are loaded, in the order of their names.
 pub(crate) const MAX_SCRIPTS_PER_FOLDER: usize = 10_000;
@@ -54,7 +57,6 @@ impl DiscoveredScript {
 /// All scripts: those in the configuration by name, then those in the folders
 /// by file name; tools first.
 pub fn find_tools_and_extensions(loaded: &LoadedConfig) -> (Vec<DiscoveredScript>, Vec<Problem>) {
-    let mut problems = Vec::new();
     let mut found: Vec<DiscoveredScript> = Vec::new();
     for (name, script) in &loaded.config.tools.script {
         let path = loaded.root.join(&script.path);
@@ -64,30 +66,41 @@ pub fn find_tools_and_extensions(loaded: &LoadedConfig) -> (Vec<DiscoveredScript
             Some(name.clone()),
         ));
     }
-    let dir = loaded.root.join(&loaded.config.tools.dir);
-    match list_lua_scripts(&dir) {
-        Ok(paths) => {
-            let taken: HashSet<PathBuf> =
-                found.iter().filter_map(|f| f.path.canonicalize().ok()).collect();
-            let is_taken = |path: &Path| {
-                !taken.is_empty() && path.canonicalize().is_ok_and(|path| taken.contains(&path))
-            };
-            problems.extend(too_many_scripts_problem(paths.len(), &loaded.config.tools.dir));
-            for path in
-                paths.into_iter().take(MAX_SCRIPTS_PER_FOLDER).filter(|path| !is_taken(path))
-            {
-                let file = display_path(&loaded.root, &path);
-                found.push(DiscoveredScript::tool_script(path, file, None));
-            }
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => problems.push(
-            Problem::bad_config(format!("the tools folder cannot be read: {error}"))
-                .at_location(SourceLocation::in_file(loaded.config.tools.dir.clone())),
-        ),
+    let configured = found.iter().map(|it| it.path.as_path());
+    let (paths, mut problems) =
+        scripts_in_folder(&loaded.root, &loaded.config.tools.dir, "tools", configured);
+    for path in paths {
+        let file = display_path(&loaded.root, &path);
+        found.push(DiscoveredScript::tool_script(path, file, None));
     }
     extensions::find_extensions(loaded, &mut found, &mut problems);
     (found, problems)
+}
+
+/// The Lua scripts in the folder `dir`, in the order of their names, without those that
+/// the configuration names already. A folder that is not there is empty.
+pub(crate) fn scripts_in_folder<'a>(
+    root: &Path,
+    dir: &str,
+    kind: &str,
+    configured: impl Iterator<Item = &'a Path>,
+) -> (Vec<PathBuf>, Vec<Problem>) {
+    let mut paths = match list_lua_scripts(&root.join(dir)) {
+        Ok(paths) => paths,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            let problem = Problem::bad_config(format!("the {kind} folder cannot be read: {error}"))
+                .at_location(SourceLocation::in_file(dir));
+            return (Vec::new(), vec![problem]);
+        }
+    };
+    let problem = too_many_scripts_problem(paths.len(), dir);
+    paths.truncate(MAX_SCRIPTS_PER_FOLDER);
+    let taken: HashSet<PathBuf> = configured.filter_map(|it| it.canonicalize().ok()).collect();
+    if !taken.is_empty() {
+        paths.retain(|path| !path.canonicalize().is_ok_and(|path| taken.contains(&path)));
+    }
+    (paths, problem.into_iter().collect())
 }
 
 /// A folder with more files than that is no collection of scripts.
@@ -101,7 +114,7 @@ pub(crate) fn too_many_scripts_problem(count: usize, folder: &str) -> Option<Pro
     })
 }
 
-pub(crate) fn list_lua_scripts(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+fn list_lua_scripts(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> = fs::read_dir(dir)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| is_lua_script(path))
@@ -315,9 +328,12 @@ pub fn script_test_scope(
     Ok(scope)
 }
 
-/// The folder that a Lua script's `require` stays inside: that of its kind, or,
-/// for a script that is not in there, its own.
+/// The folder that `require` and `load()` of a script stay inside: that of its kind, or,
+/// for a Lua script that is not in there, its own.
 pub fn script_folder(found: &DiscoveredScript, loaded: &LoadedConfig) -> ScriptFolder {
+    if let ScriptKind::Extension(folder) = &found.kind {
+        return folder.clone();
+    }
     let home = loaded.root.join(match found.kind {
         ScriptKind::Connector => &loaded.config.connectors.dir,
         ScriptKind::Agent => &loaded.config.agents.dir,
@@ -337,10 +353,13 @@ pub fn script_folder(found: &DiscoveredScript, loaded: &LoadedConfig) -> ScriptF
     ScriptFolder { path, label, main }
 }
 
-/// The files of a Lua script. The script itself may be a link to elsewhere,
-/// for its user put it there; what it requires may not.
+/// The files of a script. A Lua script itself may be a link to elsewhere, for its user
+/// put it there; what it requires may not.
 pub fn script_files(found: &DiscoveredScript, folder: &ScriptFolder) -> ScriptFileReader {
     let others = extensions::folder_files(folder);
+    if matches!(found.kind, ScriptKind::Extension(_)) {
+        return others;
+    }
     let (main, path, file) = (folder.main.clone(), found.path.clone(), found.file.clone());
     Arc::new(move |name| if name == main { read_script(&path, &file) } else { others(name) })
 }
@@ -361,16 +380,32 @@ pub fn prepare_script(found: &DiscoveredScript, loaded: &LoadedConfig) -> Result
 }
 
 /// What, besides its text, makes a loaded script out of date when it changes.
-pub fn script_fingerprint(found: &DiscoveredScript, config: &ProjectConfig) -> String {
-    let settings = ScriptSettings::from_config(found, config);
-    let values = settings.config.map(|config| &config.values);
-    let limits = config.limits.for_tool(&settings.name, settings.timeout);
-    let outage = settings.outage();
-    let ScriptSettings { allow, expose, .. } = settings;
-    let (configured, network, load) = (&found.configured, &config.network, config.limits.load);
-    format!(
-        "{configured:?}\n{limits:?}\n{load:?}\n{network:?}\n{allow:?}\n{expose:?}\n{values:?}\n{outage:?}"
-    )
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ScriptLoadSettings {
+    configured: Option<String>,
+    limits: CallLimits,
+    load: TimeoutSeconds,
+    network: NetworkConfig,
+    allow: Vec<String>,
+    expose: ToolExposure,
+    values: serde_json::Map<String, serde_json::Value>,
+    outage: Vec<Problem>,
+}
+
+impl ScriptLoadSettings {
+    pub(crate) fn from_config(found: &DiscoveredScript, config: &ProjectConfig) -> Self {
+        let settings = ScriptSettings::from_config(found, config);
+        Self {
+            configured: found.configured.clone(),
+            limits: config.limits.for_tool(&settings.name, settings.timeout),
+            load: config.limits.load,
+            network: config.network.clone(),
+            allow: settings.allow.to_vec(),
+            expose: settings.expose,
+            values: settings.config.map(|config| config.values.clone()).unwrap_or_default(),
+            outage: settings.outage().to_vec(),
+        }
+    }
 }
 
 /// Why a script cannot be used: variables and files that its settings need and that
@@ -390,27 +425,114 @@ pub(crate) fn display_path(root: &Path, path: &Path) -> String {
     shown.to_string_lossy().trim_start_matches("./").to_owned()
 }
 
-/// Scripts by file, with what was wrong at the last attempt.
-pub type ScriptEntries = BTreeMap<PathBuf, Arc<ScriptEntry>>;
+/// What a script is known by from one look at the disk to the next.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ScriptKey {
+    /// A tool or an extension, by its file.
+    Script(PathBuf),
+    /// A connector, by its name.
+    Connector(String),
+    /// A prompt, by its file.
+    Agent(PathBuf),
+}
 
-#[derive(Debug, Default, Clone)]
-pub struct ScriptEntry {
-    pub fingerprint: String,
+/// All scripts, with what was wrong at the last attempt to load each.
+pub(crate) type ScriptEntries = BTreeMap<ScriptKey, Arc<ScriptEntry>>;
+
+/// A script that was loaded, or could not be.
+#[derive(Clone)]
+pub(crate) struct ScriptEntry {
+    pub(crate) found: DiscoveredScript,
+    pub(crate) settings: ScriptLoadSettings,
     /// The folder its files are in.
-    pub folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// The files it consists of, by their paths in there.
-    pub texts: BTreeMap<String, String>,
-    /// The last version that loaded.
-    pub tools: Vec<Arc<moonlark_core::Tool>>,
-    /// It loads, but is there for others to load.
-    pub library: bool,
-    /// Why the newest version did not load.
-    pub problem: Option<Problem>,
+    pub(crate) texts: BTreeMap<String, String>,
+    /// What the last version that loaded has.
+    pub(crate) product: Option<ScriptProduct>,
+    /// Why the newest version is not in use, or not of use.
+    pub(crate) problem: Option<Problem>,
+}
+
+/// What a script has for the project.
+#[derive(Clone)]
+pub(crate) enum ScriptProduct {
+    Tools(Vec<Arc<Tool>>),
+    /// Nothing by itself: it is there for others to load.
+    Library,
+    Connector(ConnectorScript, Arc<CallScope>),
+    Prompt(Arc<PromptProduct>),
+}
+
+impl ScriptProduct {
+    /// Whether it consists of tools, or helps others to.
+    pub(crate) fn is_callable(&self) -> bool {
+        matches!(self, ScriptProduct::Tools(_) | ScriptProduct::Library)
+    }
+}
+
+/// A prompt, and the tools that it says it is about.
+pub(crate) struct PromptProduct {
+    pub(crate) offers: Arc<SourceResources>,
+    pub(crate) tools: Vec<String>,
 }
 
 impl ScriptEntry {
+    /// One that is still to be loaded.
+    pub(crate) fn new(
+        found: DiscoveredScript,
+        settings: ScriptLoadSettings,
+        loaded: &LoadedConfig,
+    ) -> ScriptEntry {
+        let folder = script_folder(&found, loaded).path;
+        let texts = BTreeMap::new();
+        ScriptEntry { found, settings, folder, texts, product: None, problem: None }
+    }
+
     /// The files it consists of, or would.
-    pub fn source_files(&self) -> impl Iterator<Item = PathBuf> {
-        self.texts.keys().map(|name| self.folder.join(name))
+    pub(crate) fn source_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.texts.keys().map(|name| self.folder.join(name)).chain([self.found.path.clone()])
+    }
+
+    pub(crate) fn tools(&self) -> &[Arc<Tool>] {
+        match &self.product {
+            Some(ScriptProduct::Tools(tools)) => tools,
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn prompt(&self) -> Option<&PromptProduct> {
+        match &self.product {
+            Some(ScriptProduct::Prompt(prompt)) => Some(prompt),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_library(&self) -> bool {
+        matches!(self.product, Some(ScriptProduct::Library))
+    }
+
+    /// Put the last version that loaded in the place of one that did not, unless no
+    /// version can be used for want of a value. Whether it was.
+    pub(crate) fn keep_last_good(&mut self, old: Option<&ScriptEntry>) -> bool {
+        let is_broken = self.product.is_none() && self.settings.outage.is_empty();
+        let old = old.filter(|_| is_broken).and_then(|old| old.product.clone());
+        let is_kept = old.is_some();
+        self.product = self.product.take().or(old);
+        is_kept
+    }
+
+    /// Whether neither its settings nor any of its files has changed since it was loaded.
+    pub(crate) fn is_unchanged(
+        &self,
+        found: &DiscoveredScript,
+        settings: &ScriptLoadSettings,
+        loaded: &LoadedConfig,
+    ) -> bool {
+        if self.settings != *settings || self.found.path != found.path || self.texts.is_empty() {
+            return false;
+        }
+        let files = script_files(found, &script_folder(found, loaded));
+        self.texts.iter().all(|(file, was)| files(file).unwrap_or_default() == *was)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use moonlark_core::{Catalog, Problem, SourceLocation};
 use moonlark_gateway::gateway::SnapshotUpdate;
 
-use super::script_loading::{ScriptFileUseCounts, ScriptKey};
+use super::script_loading::ScriptFileUseCounts;
 use super::{Project, ProjectState};
 use crate::{builtin, connectors, effective_policy, prompt_scripts, source_names};
 
@@ -15,11 +15,8 @@ impl Project {
     /// Make the tools and problems of scripts and configuration what they are now, and
     /// publish them.
     pub(super) fn compose_catalog(&self, state: &mut ProjectState) {
-        let scripts = state.found.iter().filter_map(|(key, file)| match key {
-            ScriptKey::Connector(name) => Some((name.as_str(), file.as_str())),
-            ScriptKey::Script(_) | ScriptKey::Agent(_) => None,
-        });
-        let sources = connectors::list_knowledge_sources(&state.loaded, scripts, &state.connectors);
+        let found = state.found.iter().map(|(key, file)| (key, file.as_str()));
+        let sources = connectors::list_knowledge_sources(&state.loaded, found, &state.scripts);
         let mut problems = state.folder_problems.clone();
         let configured = sources.iter().filter(|it| it.kind() != "script");
         problems.extend(configured.filter_map(|it| it.problem.clone()));
@@ -34,33 +31,18 @@ impl Project {
         tools.extend(state.execute.iter().map(|(_, tool)| tool.clone()));
         let libraries = (!state.loading).then(|| ScriptFileUseCounts::count_uses(&state.scripts));
         for (key, file) in &state.found {
-            let problem = match key {
-                ScriptKey::Script(path) => match state.scripts.get(path) {
-                    Some(entry) => {
-                        let idle = libraries.as_ref();
-                        problems.extend(
-                            idle.and_then(|it| it.unused_library_problem(path, file, entry)),
-                        );
-                        tools.extend(entry.tools.iter().cloned());
-                        entry.problem.clone()
-                    }
-                    None => still_loading_problem(state.loading, file),
-                },
-                ScriptKey::Connector(name) => match state.connectors.get(name) {
-                    Some(entry) => entry.problem().cloned(),
-                    None => still_loading_problem(state.loading, file),
-                },
-                ScriptKey::Agent(path) => match state.agents.get(path) {
-                    Some(entry) => entry.problem().cloned(),
-                    None => still_loading_problem(state.loading, file),
-                },
+            let Some(entry) = state.scripts.get(key) else {
+                problems.extend(still_loading_problem(state.loading, file));
+                continue;
             };
-            problems.extend(problem);
+            problems.extend(libraries.as_ref().and_then(|it| it.unused_library_problem(entry)));
+            tools.extend(entry.tools().iter().cloned());
+            problems.extend(entry.problem.clone());
         }
-        let prompts = state.found.iter().filter_map(|(key, file)| match key {
-            ScriptKey::Agent(path) => Some((state.agents.get(path)?.as_ref(), file.as_str())),
-            ScriptKey::Script(_) | ScriptKey::Connector(_) => None,
-        });
+        let prompts = state
+            .found
+            .iter()
+            .filter_map(|(key, file)| Some((state.scripts.get(key)?.prompt()?, file.as_str())));
         problems.extend(prompt_scripts::prompt_name_collisions(prompts));
         problems.extend(state.config_problems.iter().cloned());
         (state.tools, state.problems) = (tools, problems);
@@ -87,7 +69,7 @@ impl Project {
         let catalog =
             Catalog::new(self.modules.clone(), tools, &builtin::REPLACEABLE_TOOL_NAMES, problems)
                 .with_source_resources(
-                    [prompt_scripts::collect_prompt_offers(&state.agents), upstreams.offers]
+                    [prompt_scripts::collect_prompt_offers(&state.scripts), upstreams.offers]
                         .concat(),
                     connecting,
                 );

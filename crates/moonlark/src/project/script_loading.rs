@@ -11,7 +11,6 @@
 //! step. Loads that were under way before are not waited for.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,13 +18,11 @@ use moonlark_core::{Problem, SourceLocation};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::script_load::LoadedScriptEntry;
 use super::{Project, ProjectState, ReloadProblem, ReloadReport};
 use crate::connectors;
-use crate::extensions;
 use crate::prompt_scripts;
 use crate::scripts::{
-    self, DiscoveredScript, ScriptEntries, ScriptEntry, ScriptKind, display_path,
+    self, DiscoveredScript, ScriptEntries, ScriptEntry, ScriptKey, ScriptLoadSettings,
 };
 use moonlark_config::config_file::LoadedConfig;
 
@@ -36,17 +33,6 @@ const LEFTOVER_SOURCES_TIMEOUT: Duration = Duration::from_secs(2);
 /// Callers wait for the scripts of a server that starts for at most this many times
 /// `limits.load`.
 const LOAD_WAIT_FACTOR: u32 = 2;
-
-/// What a script is known by from one look at the disk to the next.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ScriptKey {
-    /// A tool or an extension, by its file.
-    Script(PathBuf),
-    /// A connector, by its name.
-    Connector(String),
-    /// A prompt, by its file.
-    Agent(PathBuf),
-}
 
 /// The loads under way.
 #[derive(Default)]
@@ -78,31 +64,22 @@ struct ScriptLoadJob {
 }
 
 /// What has to be the same for two loads to be the same.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 struct ScriptLoadVersion {
-    fingerprint: String,
+    settings: ScriptLoadSettings,
     text: String,
 }
 
 struct FinishedScriptLoad {
     key: ScriptKey,
     number: u64,
-    found: DiscoveredScript,
-    fingerprint: String,
-    loaded: LoadedScriptEntry,
+    entry: ScriptEntry,
 }
 
 /// What a look at the disk found.
 struct DiskScan {
     found: Vec<ScannedScript>,
     problems: Vec<Problem>,
-}
-
-/// What is loaded so far.
-struct LoadedScriptEntries {
-    scripts: ScriptEntries,
-    connectors: connectors::ConnectorEntries,
-    agents: prompt_scripts::PromptScriptEntries,
 }
 
 struct ScannedScript {
@@ -224,12 +201,7 @@ impl Project {
     async fn start_loads(&self, jobs: &mut ScriptLoadJobs) -> ReloadReport {
         let (loaded, known) = {
             let state = self.state.lock();
-            let known = LoadedScriptEntries {
-                scripts: state.scripts.clone(),
-                connectors: state.connectors.clone(),
-                agents: state.agents.clone(),
-            };
-            (state.next_config().clone(), known)
+            (state.next_config().clone(), state.scripts.clone())
         };
         let config = loaded.clone();
         // Disks may be slow, and folders large.
@@ -269,11 +241,10 @@ impl Project {
     ) {
         jobs.started += 1;
         let number = jobs.started;
-        let loading = self.load_script(found.clone(), version.fingerprint.clone(), loaded);
-        let (its_key, fingerprint) = (key.clone(), version.fingerprint.clone());
+        let loading = self.load_script(found, version.settings.clone(), loaded);
+        let its_key = key.clone();
         let task = jobs.tasks.spawn(async move {
-            let loaded = loading.await;
-            FinishedScriptLoad { key: its_key, number, found, fingerprint, loaded }
+            FinishedScriptLoad { key: its_key, number, entry: loading.await }
         });
         jobs.running
             .insert(key, ScriptLoadJob { number, version, is_outdated: false, is_awaited, task });
@@ -315,48 +286,21 @@ fn take_over_load(
         return false;
     }
     let job = jobs.running.remove(&load.key);
+    let FinishedScriptLoad { key, mut entry, .. } = load;
     // What it may do was decided by a configuration that no longer holds.
-    if scripts::script_fingerprint(&load.found, &state.loaded.config) != load.fingerprint {
+    if ScriptLoadSettings::from_config(&entry.found, &state.loaded.config) != entry.settings {
         return true;
     }
-    let (was_there, works, problem) = match (load.key, load.loaded) {
-        (ScriptKey::Script(path), LoadedScriptEntry::Script(mut entry)) => {
-            let old = state.scripts.get(&path);
-            let was_there = old.is_some();
-            // One that loads and misses a value is there, and says so when it is called.
-            let is_broken = entry.problem.is_some() && entry.tools.is_empty();
-            if let Some(old) = old.filter(|_| is_broken) {
-                // The last good version stays.
-                entry.tools.clone_from(&old.tools);
-            }
-            let works = is_broken && !entry.tools.is_empty();
-            let problem = entry.problem.clone();
-            state.scripts.insert(path, Arc::new(entry));
-            (was_there, works, problem)
-        }
-        (ScriptKey::Agent(path), LoadedScriptEntry::Agent(entry)) => {
-            let old = state.agents.get(&path).cloned();
-            let entry = entry.with_last_good(old.as_deref());
-            let (works, problem) = (entry.has_working_version(), entry.problem().cloned());
-            state.agents.insert(path, Arc::new(entry));
-            (old.is_some(), works, problem)
-        }
-        (ScriptKey::Connector(name), LoadedScriptEntry::Connector(entry)) => {
-            let old = state.connectors.get(&name).cloned();
-            let entry = entry.with_last_good(old.as_deref());
-            let (works, problem) = (entry.has_working_version(), entry.problem().cloned());
-            state.connectors.insert(name, Arc::new(entry));
-            (old.is_some(), works, problem)
-        }
-        _ => return false,
-    };
-    match problem {
-        Some(problem) => {
-            report.problems.push(ReloadProblem { problem, last_good_stays: works });
-        }
-        None if was_there => report.changes.push(format!("{} changed", load.found.file)),
-        None => report.changes.push(format!("{} added", load.found.file)),
+    let old = state.scripts.get(&key);
+    let was_there = old.is_some();
+    let last_good_stays = entry.keep_last_good(old.map(|old| &**old));
+    let file = &entry.found.file;
+    match entry.problem.clone() {
+        Some(problem) => report.problems.push(ReloadProblem { problem, last_good_stays }),
+        None if was_there => report.changes.push(format!("{file} changed")),
+        None => report.changes.push(format!("{file} added")),
     }
+    state.scripts.insert(key, Arc::new(entry));
     job.is_some_and(|job| job.is_outdated)
 }
 
@@ -379,26 +323,11 @@ impl ScriptLoadJobs {
 }
 
 fn forget_removed_scripts(state: &mut ProjectState, report: &mut ReloadReport) {
-    let ProjectState { found, scripts, connectors, agents, loaded, .. } = state;
-    let there: BTreeSet<&ScriptKey> = found.iter().map(|(key, _)| key).collect();
-    scripts.retain(|path, _| {
-        let stays = there.contains(&ScriptKey::Script(path.clone()));
+    let there: BTreeSet<&ScriptKey> = state.found.iter().map(|(key, _)| key).collect();
+    state.scripts.retain(|key, entry| {
+        let stays = there.contains(key);
         if !stays {
-            report.changes.push(format!("{} removed", display_path(&loaded.root, path)));
-        }
-        stays
-    });
-    agents.retain(|path, _| {
-        let stays = there.contains(&ScriptKey::Agent(path.clone()));
-        if !stays {
-            report.changes.push(format!("{} removed", display_path(&loaded.root, path)));
-        }
-        stays
-    });
-    connectors.retain(|name, entry| {
-        let stays = there.contains(&ScriptKey::Connector(name.clone()));
-        if !stays {
-            report.changes.push(format!("{} removed", entry.file()));
+            report.changes.push(format!("{} removed", entry.found.file));
         }
         stays
     });
@@ -416,60 +345,20 @@ fn find_all_scripts(loaded: &LoadedConfig) -> (Vec<(ScriptKey, DiscoveredScript)
     (scripts.chain(connectors).chain(prompts).collect(), problems)
 }
 
-fn scan_disk(loaded: &LoadedConfig, known: &LoadedScriptEntries) -> DiskScan {
+fn scan_disk(loaded: &LoadedConfig, known: &ScriptEntries) -> DiskScan {
     let (found, problems) = find_all_scripts(loaded);
     let look = |(key, found): (ScriptKey, DiscoveredScript)| {
-        let fingerprint = scripts::script_fingerprint(&found, &loaded.config);
-        let is_same = match &key {
-            ScriptKey::Script(path) => {
-                let old = known.scripts.get(path);
-                old.is_some_and(|old| is_script_unchanged(old, &found, &fingerprint, loaded))
-            }
-            ScriptKey::Agent(path) => {
-                let old = known.agents.get(path);
-                old.is_some_and(|old| {
-                    prompt_scripts::is_prompt_script_unchanged(old, &found, &fingerprint, loaded)
-                })
-            }
-            ScriptKey::Connector(name) => known.connectors.get(name).is_some_and(|old| {
-                connectors::is_connector_unchanged(old, &found, &fingerprint, loaded)
-            }),
-        };
+        let settings = ScriptLoadSettings::from_config(&found, &loaded.config);
+        let is_same =
+            known.get(&key).is_some_and(|old| old.is_unchanged(&found, &settings, loaded));
         let changed = (!is_same).then(|| {
-            let text = read_main_file(&found, loaded);
-            ScriptLoadVersion { fingerprint, text }
+            let folder = scripts::script_folder(&found, loaded);
+            let text = scripts::script_files(&found, &folder)(&folder.main).unwrap_or_default();
+            ScriptLoadVersion { settings, text }
         });
         ScannedScript { key, found, changed }
     };
     DiskScan { found: found.into_iter().map(look).collect(), problems }
-}
-
-/// Whether it has not changed since it was loaded.
-fn is_script_unchanged(
-    old: &ScriptEntry,
-    found: &DiscoveredScript,
-    fingerprint: &str,
-    loaded: &LoadedConfig,
-) -> bool {
-    if old.fingerprint != fingerprint || old.texts.is_empty() {
-        return false;
-    }
-    let files = match &found.kind {
-        ScriptKind::Extension(folder) => extensions::folder_files(folder),
-        _ => scripts::script_files(found, &scripts::script_folder(found, loaded)),
-    };
-    old.texts.iter().all(|(file, was)| files(file).unwrap_or_default() == *was)
-}
-
-fn read_main_file(found: &DiscoveredScript, loaded: &LoadedConfig) -> String {
-    let text = match &found.kind {
-        ScriptKind::Extension(folder) => extensions::folder_files(folder)(&folder.main),
-        _ => {
-            let folder = scripts::script_folder(found, loaded);
-            scripts::script_files(found, &folder)(&folder.main)
-        }
-    };
-    text.unwrap_or_default()
 }
 
 /// How many scripts consist of each file, by its path in its folder.
@@ -478,7 +367,7 @@ pub(super) struct ScriptFileUseCounts<'a>(HashMap<&'a str, usize>);
 impl<'a> ScriptFileUseCounts<'a> {
     pub(super) fn count_uses(scripts: &'a ScriptEntries) -> Self {
         let mut counts = HashMap::new();
-        if scripts.values().any(|entry| entry.library) {
+        if scripts.values().any(|entry| entry.is_library()) {
             for file in scripts.values().flat_map(|entry| entry.texts.keys()) {
                 *counts.entry(file.as_str()).or_default() += 1;
             }
@@ -487,19 +376,15 @@ impl<'a> ScriptFileUseCounts<'a> {
     }
 
     /// A file that is no extension and that no extension loads is a mistake.
-    pub(super) fn unused_library_problem(
-        &self,
-        path: &Path,
-        file: &str,
-        entry: &ScriptEntry,
-    ) -> Option<Problem> {
-        let name = path.strip_prefix(&entry.folder).ok().filter(|_| entry.library)?;
+    pub(super) fn unused_library_problem(&self, entry: &ScriptEntry) -> Option<Problem> {
+        let found = &entry.found;
+        let name = found.path.strip_prefix(&entry.folder).ok().filter(|_| entry.is_library())?;
         let name = name.to_string_lossy();
         let by_itself = usize::from(entry.texts.contains_key(&*name));
         let used = self.0.get(&*name).is_some_and(|count| *count > by_itself);
         let problem = || {
             Problem::bad_script("the file defines no function describe_extension")
-                .at_location(SourceLocation::in_file(file))
+                .at_location(SourceLocation::in_file(found.file.clone()))
                 .with_hint("define it, or begin the file's name with _ if others are to load it")
         };
         (!used).then(problem)

@@ -5,8 +5,9 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::{Project, ScriptKey};
+use super::Project;
 use crate::extensions;
+use crate::scripts::ScriptKey;
 use moonlark_config::config_file;
 
 /// What changes are told of, and which of those matter.
@@ -76,17 +77,8 @@ impl Project {
                     list.add_file(path.clone());
                 }
             }
-            state
-                .scripts
-                .values()
-                .flat_map(|it| it.source_files())
-                .for_each(|it| list.add_file(it));
-            state
-                .connectors
-                .values()
-                .flat_map(|it| it.source_files())
-                .for_each(|it| list.add_file(it));
-            state.agents.values().flat_map(|it| it.source_files()).for_each(|it| list.add_file(it));
+            let files = state.scripts.values().flat_map(|it| it.source_files());
+            files.for_each(|file| list.add_file(file));
         }
         drop(state);
         if config.extensions.watch {
