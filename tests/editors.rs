@@ -126,7 +126,7 @@ Left alone: pyrightconfig.json
     },
     "files.associations": {
         "*.star": "python"
-    }
+    },
 }
 "#
     );

@@ -104,10 +104,13 @@ fn node_from_ast(value: &AstValue) -> Result<SyntaxNode, TextFault> {
         AstValue::StringLit(string) => SyntaxNodeKind::Scalar(string.value.clone().into()),
         AstValue::BooleanLit(boolean) => SyntaxNodeKind::Scalar(boolean.value.into()),
         AstValue::NullKeyword(_) => SyntaxNodeKind::Scalar(Json::Null),
-        AstValue::NumberLit(number) => SyntaxNodeKind::Scalar(
-            serde_json::from_str(number.value)
-                .map_err(|_| TextFault::new(number.range.start, "this number is too large"))?,
-        ),
+        AstValue::NumberLit(number) => {
+            let parsed = serde_json::from_str::<serde_json::Number>(number.value).ok();
+            // Another crate may have numbers of any size switched on.
+            let finite = parsed.filter(|it| it.as_f64().is_some_and(f64::is_finite));
+            let too_large = || TextFault::new(number.range.start, "this number is too large");
+            SyntaxNodeKind::Scalar(finite.ok_or_else(too_large)?.into())
+        }
     };
     let Range { start, end } = value.range();
     Ok(SyntaxNode { span: start..end, kind })

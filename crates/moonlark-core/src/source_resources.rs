@@ -139,12 +139,33 @@ fn text_field<'a>(definition: &'a Object, key: &str) -> Option<&'a str> {
     definition.get(key).and_then(Value::as_str)
 }
 
+/// Whether a source that connects can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SourceState {
+    #[default]
+    Connecting,
+    Ready,
+    Failed,
+    /// It is started when somebody needs it.
+    Stopped,
+}
+
+impl SourceState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SourceState::Connecting => "connecting",
+            SourceState::Ready => "ready",
+            SourceState::Failed => "failed",
+            SourceState::Stopped => "stopped",
+        }
+    }
+}
+
 /// How a source that connects is doing.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SourceHealth {
     pub source: String,
-    /// `connecting`, `ready`, `failed` or `stopped`.
-    pub state: &'static str,
+    pub state: SourceState,
     /// The version of the protocol that is spoken.
     pub protocol: Option<String>,
     /// What the server calls itself.

@@ -300,7 +300,7 @@ local value = sdk.git_hub.create_issue({ repo = \"…\", title = \"…\" })"
         let problem = moonlark_core::Problem::unavailable("'sql' exited with code 1");
         let health = moonlark_core::source_resources::SourceHealth {
             source: "sql".to_owned(),
-            state: "failed",
+            state: moonlark_core::source_resources::SourceState::Failed,
             is_remembered: false,
             protocol: None,
             server: None,

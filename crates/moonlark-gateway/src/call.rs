@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::admission::AdmissionPermit;
 use crate::artifacts::ArtifactHandle;
 use crate::call_client::{CallClient, ClientQuestion};
+use crate::call_outcome::CallOutcome;
 use crate::gateway::{CallOptions, Gateway};
 use crate::mock::TestMocks;
 use crate::policy::{self, ConcurrencyPermit, PolicyRule};
@@ -342,7 +343,7 @@ impl Call {
     }
 
     /// A step has ended: for whoever watches.
-    pub(crate) fn report_step(&self, stepping: StepGuard, outcome: &'static str) {
+    pub(crate) fn report_step(&self, stepping: StepGuard, outcome: CallOutcome) {
         let Some((step, overall)) = stepping.end_step(outcome) else { return };
         let Some(events) = &self.0.root.events else { return };
         let message = step.tool.clone();

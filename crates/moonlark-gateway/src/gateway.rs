@@ -5,9 +5,9 @@
 
 mod call_observer;
 mod call_options;
-mod call_outcome;
 mod gateway_builder;
 mod invocation;
+mod outcome_log;
 mod published_snapshot;
 mod startup_wait;
 

@@ -15,6 +15,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use crate::call::{ANONYMOUS_CALLER, Caller, LOCAL_CALLER};
+use crate::call_outcome::CallOutcome;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::problem::{Problem, Result};
 use moonlark_core::record_id::RecordId;
@@ -180,8 +181,7 @@ pub struct CallEnded {
     /// Who made it, by [`caller_key`].
     pub caller: Arc<str>,
     pub took: Duration,
-    /// `ok`, the code of the Problem, or `cancelled`.
-    pub outcome: &'static str,
+    pub outcome: CallOutcome,
     /// What went wrong, redacted, for people.
     pub message: Option<String>,
     /// For calls with a place: exactly what the script was given.
@@ -204,7 +204,7 @@ pub struct RunPaused {
 pub struct RunEnded {
     pub run: RecordId,
     pub took: Duration,
-    pub outcome: &'static str,
+    pub outcome: CallOutcome,
     pub message: Option<String>,
     pub answer: Option<Result<ToolAnswer>>,
 }

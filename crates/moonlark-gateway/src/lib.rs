@@ -16,6 +16,7 @@ pub mod approval;
 pub mod artifacts;
 pub mod call;
 pub mod call_client;
+pub mod call_outcome;
 pub mod gateway;
 pub mod journal;
 pub mod learned_shapes;
@@ -30,5 +31,6 @@ pub mod tool_body;
 pub mod trace;
 
 pub use call::{Call, CallEvent, Caller, LogLevel};
+pub use call_outcome::CallOutcome;
 pub use gateway::Gateway;
 pub use run::Run;

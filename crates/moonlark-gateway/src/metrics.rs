@@ -15,6 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::call_outcome::CallOutcome;
 use crate::gateway::Gateway;
 use crate::tool_body::ToolRuntime;
 use family::MetricFamily;
@@ -203,20 +204,18 @@ pub struct RunTimer {
 }
 
 impl RunTimer {
-    /// `outcome` is `ok`, or the word of a code.
-    pub fn end_run(&mut self, outcome: &str) {
+    pub fn end_run(&mut self, outcome: CallOutcome) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        let code = ProblemCode::ALL_CODES.iter().position(|code| code.as_str() == outcome);
         let runs = &self.gateway.metrics().runs;
-        runs.count_end(code.map_or(0, |code| code + 1), self.since.elapsed());
+        runs.count_end(outcome_index(outcome.problem_code()), self.since.elapsed());
     }
 }
 
 impl Drop for RunTimer {
     fn drop(&mut self) {
-        self.end_run(ProblemCode::Cancelled.as_str());
+        self.end_run(CallOutcome::Cancelled);
     }
 }
 

@@ -27,7 +27,6 @@ use tokio::time::Instant;
 use answer_sequencer::AnswerSequencer;
 pub use answer_sequencer::CallSite;
 pub(crate) use replay::{ReplayDecision, decide_replay, record_given_answer, record_host_call};
-pub(crate) use replay_log::ASSUMED_OUTCOME;
 use replay_log::ReplayLog;
 pub use replay_log::{LostCallDecisions, LostCallPolicy, calls_in_doubt_problem};
 use run_plan::RunMode;
@@ -35,6 +34,7 @@ pub use run_plan::{PlannedCall, RunPlan};
 
 use crate::artifacts::ArtifactHandle;
 use crate::call::Caller;
+use crate::call_outcome::CallOutcome;
 use crate::journal::{RedactionScopes, RunBegan, RunPaused, RunRecord};
 use moonlark_core::approval_ticket::ApprovalTicket;
 use moonlark_core::limits::CallLimits;
@@ -89,8 +89,7 @@ pub struct RunStep {
     pub at: Duration,
     /// How long it took; none while it runs.
     pub took: Option<Duration>,
-    /// `ok`, the code of its Problem, or `cancelled`; empty while it runs.
-    pub outcome: &'static str,
+    pub outcome: CallOutcome,
     /// Where in the script it was made.
     pub place: Option<CallSite>,
     /// It was not made now but before, and its answer was on record.
@@ -329,7 +328,7 @@ impl Run {
             tool: tool.to_owned(),
             at: self.started.elapsed(),
             took: None,
-            outcome: "",
+            outcome: CallOutcome::Running,
             place: place.clone(),
             replayed: false,
         });
@@ -411,7 +410,7 @@ impl StepGuard {
     /// The step as it is on record, and how far the run is.
     pub(crate) fn end_step(
         mut self,
-        outcome: &'static str,
+        outcome: CallOutcome,
     ) -> Option<(RunStep, Option<(f64, f64)>)> {
         self.answer_order();
         self.finish_step(outcome);
@@ -419,7 +418,7 @@ impl StepGuard {
         Some((state.steps.get(self.index?)?.clone(), state.overall_progress()))
     }
 
-    pub(crate) fn end_as_replayed(mut self, outcome: &'static str) {
+    pub(crate) fn end_as_replayed(mut self, outcome: CallOutcome) {
         self.finish_step(outcome);
         let mut state = self.run.state.lock();
         if let Some(step) = self.index.and_then(|index| state.steps.get_mut(index)) {
@@ -427,7 +426,7 @@ impl StepGuard {
         }
     }
 
-    fn finish_step(&mut self, outcome: &'static str) {
+    fn finish_step(&mut self, outcome: CallOutcome) {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
@@ -444,7 +443,7 @@ impl StepGuard {
 
 impl Drop for StepGuard {
     fn drop(&mut self) {
-        self.finish_step("cancelled");
+        self.finish_step(CallOutcome::Cancelled);
     }
 }
 
@@ -465,12 +464,13 @@ mod tests {
         assert_eq!(run.advance_step(at(&a), 0.5), Some((0.5, 2.0)));
         assert_eq!(run.advance_step(at(&b), 0.25), Some((0.75, 2.0)));
         assert_eq!(run.advance_step(at(&a), 0.1), Some((0.75, 2.0)));
-        assert_eq!(a.end_step("ok").unwrap().1, Some((1.25, 2.0)));
+        assert_eq!(a.end_step(CallOutcome::Ok).unwrap().1, Some((1.25, 2.0)));
         let c = begin("c");
+        let denied = CallOutcome::from(moonlark_core::ProblemCode::Denied);
         drop(b);
-        assert_eq!(c.end_step("denied").unwrap().1, Some((3.0, 3.0)));
+        assert_eq!(c.end_step(denied).unwrap().1, Some((3.0, 3.0)));
         let outcomes: Vec<_> = run.steps().iter().map(|step| step.outcome).collect();
-        assert_eq!(outcomes, ["ok", "cancelled", "denied"]);
+        assert_eq!(outcomes, [CallOutcome::Ok, CallOutcome::Cancelled, denied]);
     }
 
     #[test]
@@ -479,6 +479,6 @@ mod tests {
         let call = run.begin_step("a", None);
         run.use_own_progress();
         assert_eq!(run.advance_step(call.index.unwrap(), 0.5), None);
-        assert_eq!(call.end_step("ok").unwrap().1, None);
+        assert_eq!(call.end_step(CallOutcome::Ok).unwrap().1, None);
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use crate::call::Call;
+use crate::call_outcome::CallOutcome;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::tool::{Source, Tool};
 
@@ -51,7 +52,7 @@ pub struct EndedSpan {
     pub began: SystemTime,
     pub took: Duration,
     /// `ok`, or a code.
-    pub outcome: &'static str,
+    pub outcome: CallOutcome,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -218,7 +219,7 @@ impl Call {
     }
 
     /// A call that this one wanted to make was refused.
-    pub(crate) fn trace_refused_call(&self, tool: &Tool, outcome: &'static str) {
+    pub(crate) fn trace_refused_call(&self, tool: &Tool, outcome: CallOutcome) {
         let what = || SpanKind::Call {
             tool: tool.name.clone(),
             source: tool.source.clone(),
@@ -235,7 +236,7 @@ impl Call {
         &self,
         source: &Arc<Source>,
         took: Duration,
-        outcome: &'static str,
+        outcome: CallOutcome,
     ) {
         let Some(tracer) = self.gateway().tracer() else { return };
         let Some(CallTrace { trace, parent }) = self.call_trace().filter(|it| it.trace.sampled)
@@ -288,11 +289,11 @@ impl SpanGuard {
         }
     }
 
-    pub fn end_with(mut self, outcome: &'static str) {
+    pub fn end_with(mut self, outcome: CallOutcome) {
         self.finish_span(outcome);
     }
 
-    fn finish_span(&mut self, outcome: &'static str) {
+    fn finish_span(&mut self, outcome: CallOutcome) {
         let Some(open) = self.open.take() else { return };
         let Some(trace) = self.trace.clone() else { return };
         let OpenSpan { tracer, parent, what, since } = open;
@@ -310,7 +311,7 @@ impl SpanGuard {
 
 impl Drop for SpanGuard {
     fn drop(&mut self) {
-        self.finish_span("cancelled");
+        self.finish_span(CallOutcome::Cancelled);
     }
 }
 

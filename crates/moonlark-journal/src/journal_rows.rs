@@ -149,7 +149,7 @@ impl JournalRowWriter<'_, '_> {
             caller.client,
             shown,
             ended.map(|ended| duration_micros(ended.took)),
-            ended.map(|ended| ended.outcome),
+            ended.map(|ended| ended.outcome.as_str()),
             message,
             ended.and_then(|ended| ended.order).map(saturating_i64),
         ])?;
@@ -169,7 +169,7 @@ impl JournalRowWriter<'_, '_> {
         self.calls.end.execute(params![
             SqlId(ended.call),
             duration_micros(ended.took),
-            ended.outcome,
+            ended.outcome.as_str(),
             ended.message,
             ended.order.map(saturating_i64),
         ])?;
@@ -221,7 +221,7 @@ impl JournalRowWriter<'_, '_> {
             params![
                 SqlId(ended.run),
                 duration_micros(ended.took),
-                ended.outcome,
+                ended.outcome.as_str(),
                 ended.message,
                 answer
             ],

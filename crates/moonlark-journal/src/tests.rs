@@ -11,11 +11,11 @@ use moonlark_core::record_id::RecordId;
 use moonlark_core::secret::{SecretValue, Secrets};
 use moonlark_core::tool::{CallEffects, CallScope};
 use moonlark_core::{Problem, ProblemCode, Value};
-use moonlark_gateway::Caller;
 use moonlark_gateway::journal::{
     CallBegan, CallEnded, JournalEntry, JournalRecorder, RedactionScopes, RunBegan, RunEnded,
     RunPaused, UpcomingCall,
 };
+use moonlark_gateway::{CallOutcome, Caller};
 use rusqlite::Connection;
 
 use crate::{Journal, JournalReader, JournalSettings, RecordedState};
@@ -94,7 +94,7 @@ fn call_began(run: Option<RecordId>, place: Option<&str>, args: Value) -> CallBe
 }
 
 fn call_ended(call: RecordId, order: u64, answer: Result<ToolAnswer, Problem>) -> CallEnded {
-    let outcome = answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
+    let outcome = CallOutcome::from_result(&answer);
     let message = answer.as_ref().err().map(|problem| problem.message.clone());
     let took = Duration::from_micros(1234);
     let (caller, answer) = ("ci".into(), Some(answer));
@@ -167,7 +167,7 @@ async fn no_secret_is_in_the_files_in_clear() {
     journal.record_entry(JournalEntry::RunEnded(RunEnded {
         run,
         took,
-        outcome: "ok",
+        outcome: CallOutcome::Ok,
         message: None,
         answer,
     }));
@@ -208,7 +208,7 @@ async fn a_run_is_running_waiting_interrupted_or_ended() {
     let ended = RunEnded {
         run: runs[2],
         took: Duration::from_secs(2),
-        outcome: "tool_error",
+        outcome: ProblemCode::ToolError.into(),
         message: Some("no".into()),
         answer: Some(Err(Problem::tool_error("no"))),
     };
@@ -274,7 +274,7 @@ async fn only_a_run_that_has_stopped_can_be_taken_over_and_only_by_one() {
     let ended = |answer| RunEnded {
         run,
         took: Duration::ZERO,
-        outcome: "cancelled",
+        outcome: CallOutcome::Cancelled,
         message: None,
         answer,
     };
@@ -363,7 +363,7 @@ async fn a_full_disk_refuses_what_must_be_durable_and_loses_nothing_else_for_a_w
     assert!(problem.message.contains("is full"), "{problem}");
     let problem =
         journal.record_durably(JournalEntry::CallBegan(refused.clone())).await.unwrap_err();
-    assert!(problem.message.starts_with("this call must be on record"), "{problem}");
+    assert!(problem.message.starts_with("this call must be recorded in the journal"), "{problem}");
     assert!(journal.current_problem().unwrap().hint.is_some());
     assert!(journal.wait_for_room().is_none(), "calls go on");
     std::fs::remove_file(place.file().with_extension("pages")).unwrap();

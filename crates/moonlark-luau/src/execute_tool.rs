@@ -21,6 +21,7 @@ use moonlark_core::limits::format_seconds;
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{CallScope, Source, SourceKind, ToolListing};
 use moonlark_core::{Problem, ProblemCode, Result, Tool, Value};
+use moonlark_gateway::CallOutcome;
 use moonlark_gateway::gateway::run_until_deadline;
 use moonlark_gateway::tool_body::ToolBody;
 use moonlark_gateway::trace::SpanKind;
@@ -184,7 +185,7 @@ async fn run_to_end(
     let whole = (run.is_plan() && ended.is_ok()).then(|| plan_encoding::encode_plan(&run));
     let answer = execute_answer::build_answer(ended, &begun.script, &run, &call, settings.result);
     begun.end_run(&answer, whole);
-    spanning.end_with(answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
+    spanning.end_with(CallOutcome::from_result(&answer));
     answer
 }
 
@@ -279,7 +280,10 @@ fn script_timeout_problem(time: Duration, most: Duration, run: &Run) -> Problem 
     let waited: Vec<String> = run
         .steps()
         .into_iter()
-        .filter(|step| matches!(step.outcome, "" | "cancelled" | "timeout"))
+        .filter(|step| {
+            use CallOutcome::{Cancelled, Failed, Running};
+            matches!(step.outcome, Running | Cancelled | Failed(ProblemCode::Timeout))
+        })
         .map(|step| step.tool)
         .collect();
     let hint = match waited.as_slice() {

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use moonlark_core::problem::ProtocolError;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode, Result, Value};
-use moonlark_gateway::Call;
 use moonlark_gateway::call_client::{CallClient, ClientQuestion};
 use moonlark_gateway::trace::{SpanAttribute, SpanKind, TraceContext};
+use moonlark_gateway::{Call, CallOutcome};
 
 use crate::connection::{McpConnection, McpRequestOptions, ProtocolEra};
 use crate::json_rpc::{RequestFailure, RpcError};
@@ -155,7 +155,7 @@ async fn attempt_request(
         spanning
             .set_attribute("rpc.response.status_code", SpanAttribute::Text(rpc.code.to_string()));
     }
-    spanning.end_with(outcome_code(&answer));
+    spanning.end_with(request_outcome(&answer));
     answer
 }
 
@@ -199,9 +199,9 @@ fn describe_span(
     SpanKind::Request { name, facts }
 }
 
-fn outcome_code(answer: &Result<Object, RequestFailure>) -> &'static str {
+fn request_outcome(answer: &Result<Object, RequestFailure>) -> CallOutcome {
     let code = match answer {
-        Ok(answer) if answer.get("isError") != Some(&Value::Bool(true)) => return "ok",
+        Ok(answer) if answer.get("isError") != Some(&Value::Bool(true)) => return CallOutcome::Ok,
         Ok(_) | Err(RequestFailure::Refused(_)) => ProblemCode::ToolError,
         Err(
             RequestFailure::NotSent(problem)
@@ -209,7 +209,7 @@ fn outcome_code(answer: &Result<Object, RequestFailure>) -> &'static str {
             | RequestFailure::Lost(problem),
         ) => problem.code,
     };
-    code.as_str()
+    code.into()
 }
 
 /// What goes with the request: where it is in a trace, the caller's own words,

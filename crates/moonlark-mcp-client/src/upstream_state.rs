@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use moonlark_core::source_resources::SourceHealth;
+use moonlark_core::source_resources::{SourceHealth, SourceState};
 use moonlark_core::{Problem, ProblemCode, Result, Value};
 use moonlark_gateway::Gateway;
 use parking_lot::Mutex;
@@ -173,8 +173,8 @@ impl UpstreamState {
         let slot = self.slot.borrow();
         health.problem = slot.problem().cloned();
         health.state = match &*slot {
-            ConnectionState::Resting => "stopped",
-            ConnectionState::Connecting(_) => "connecting",
+            ConnectionState::Resting => SourceState::Stopped,
+            ConnectionState::Connecting(_) => SourceState::Connecting,
             ConnectionState::Up(link) => {
                 let peer = link.peer();
                 let text = |key: &str| peer.info.get(key).and_then(Value::as_str);
@@ -183,9 +183,9 @@ impl UpstreamState {
                     Some(version) => format!("{name} {version}"),
                     None => name.to_owned(),
                 });
-                "ready"
+                SourceState::Ready
             }
-            ConnectionState::Down { .. } => "failed",
+            ConnectionState::Down { .. } => SourceState::Failed,
         };
         drop(slot);
         health

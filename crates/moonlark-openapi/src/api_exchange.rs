@@ -14,8 +14,8 @@ use moonlark_core::grant::is_public_address;
 use moonlark_core::tool::CallEffects;
 use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, ProblemCode, Result};
-use moonlark_gateway::Call;
 use moonlark_gateway::trace::{SpanAttribute, SpanKind};
+use moonlark_gateway::{Call, CallOutcome};
 use moonlark_http::{
     RetryBackoff, add_trace_headers, becomes_get, innermost_error_text, is_redirect, location_url,
     retry_after, send_with_body,
@@ -148,7 +148,7 @@ impl ApiExchange<'_> {
                 Ok(response) => response,
                 Err(error) => {
                     let problem = self.unreachable_problem(&url, error);
-                    spanning.end_with(problem.code.as_str());
+                    spanning.end_with(problem.code.into());
                     return Err(problem);
                 }
             };
@@ -158,18 +158,18 @@ impl ApiExchange<'_> {
                 SpanAttribute::Number(status.as_u16().into()),
             );
             let failed = status.is_client_error() || status.is_server_error();
-            let outcome = if failed { ProblemCode::ToolError.as_str() } else { "ok" };
+            let outcome = if failed { ProblemCode::ToolError.into() } else { CallOutcome::Ok };
             let target = match self.redirect_target(&url, &response) {
                 Ok(target) => target,
                 Err(problem) => {
-                    spanning.end_with(problem.code.as_str());
+                    spanning.end_with(problem.code.into());
                     return Err(problem);
                 }
             };
             let Some(target) = target else {
                 let headers = std::mem::take(response.headers_mut());
                 let bytes = read_bytes(response, self.call.limits().http_body).await;
-                spanning.end_with(bytes.as_ref().map_or_else(|it| it.code.as_str(), |_| outcome));
+                spanning.end_with(bytes.as_ref().map_or_else(|it| it.code.into(), |_| outcome));
                 let bytes = bytes?;
                 return Ok(ApiResponse { status, headers, bytes });
             };

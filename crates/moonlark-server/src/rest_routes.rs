@@ -286,7 +286,7 @@ pub(crate) async fn list_sources(
 pub fn source_health_json(health: &SourceHealth) -> Json {
     json!({
         "name": health.source,
-        "state": health.state,
+        "state": health.state.as_str(),
         "server": health.server,
         "protocol": health.protocol,
         "tools": health.tools,
@@ -314,7 +314,7 @@ fn describe_event(event: CallEvent) -> (&'static str, String) {
         CallEvent::Step(step) => {
             let millis = |time: std::time::Duration| time.as_secs_f64() * 1000.0;
             let took = step.took.map(millis);
-            let call = json!({"tool": step.tool, "at_ms": millis(step.at), "took_ms": took, "outcome": step.outcome});
+            let call = json!({"tool": step.tool, "at_ms": millis(step.at), "took_ms": took, "outcome": step.outcome.as_str()});
             ("call", call.to_string())
         }
         CallEvent::Progress { done, total, message } => {

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use moonlark_gateway::CallOutcome;
 use moonlark_gateway::metrics::family::{
     MetricFamily, MetricKind, MetricSample, MetricValue, bucket_bounds_seconds,
 };
@@ -110,8 +111,8 @@ fn otlp_name_and_unit(family: &MetricFamily) -> (String, &'static str) {
 
 fn encode_span(span: &EndedSpan) -> Json {
     let (name, kind, mut attributes) = describe_span_kind(&span.what);
-    if span.outcome != "ok" {
-        attributes.push(text_attribute("error.type", span.outcome));
+    if span.outcome != CallOutcome::Ok {
+        attributes.push(text_attribute("error.type", span.outcome.as_str()));
     }
     let end = span.began + span.took;
     let mut json = json!({
@@ -131,7 +132,7 @@ fn encode_span(span: &EndedSpan) -> Json {
         json["traceState"] = state.into();
     }
     // What went wrong is in the journal: a message may quote arguments.
-    if span.outcome != "ok" {
+    if span.outcome != CallOutcome::Ok {
         json["status"] = json!({"code": STATUS_CODE_ERROR});
     }
     json

@@ -108,7 +108,7 @@ fn span(number: usize) -> EndedSpan {
         what: SpanKind::Request { name: number.to_string(), facts: vec![] },
         began: SystemTime::UNIX_EPOCH,
         took: std::time::Duration::from_nanos(1_500),
-        outcome: "timeout",
+        outcome: moonlark_core::ProblemCode::Timeout.into(),
     }
 }
 

@@ -10,7 +10,7 @@ use moonlark_child::spawn_owned;
 use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::secret::{SecretText, SecretValue, Secrets};
-use moonlark_core::source_resources::SourceHealth;
+use moonlark_core::source_resources::{SourceHealth, SourceState};
 use moonlark_core::tool::{CallScope, SourceKind};
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Tool, Value};
 use moonlark_http::RetryBackoff;
@@ -116,9 +116,9 @@ impl ApiSources {
             offered.health.push(SourceHealth {
                 source: name.clone(),
                 state: match (&state.problem, state.tried) {
-                    (_, false) => "connecting",
-                    (Some(_), true) if state.tools.is_empty() => "failed",
-                    _ => "ready",
+                    (_, false) => SourceState::Connecting,
+                    (Some(_), true) if state.tools.is_empty() => SourceState::Failed,
+                    _ => SourceState::Ready,
                 },
                 tools: state.tools.len(),
                 problem: state.problem.clone(),

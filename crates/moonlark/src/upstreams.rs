@@ -11,7 +11,7 @@ use moonlark_child::spawn_to_finish;
 use moonlark_core::catalog::ConnectingSource;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::secret::{SecretText, SecretValue, Secrets};
-use moonlark_core::source_resources::{SourceHealth, SourceResources};
+use moonlark_core::source_resources::{SourceHealth, SourceResources, SourceState};
 use moonlark_core::tool::CallScope;
 use moonlark_core::{Problem, Result, Tool};
 use moonlark_gateway::Gateway;
@@ -128,7 +128,7 @@ impl UpstreamServers {
             let Some(upstream) = upstream else {
                 offered.health.push(SourceHealth {
                     source: name.clone(),
-                    state: "failed",
+                    state: SourceState::Failed,
                     problem: config.outage.first().cloned(),
                     ..SourceHealth::default()
                 });

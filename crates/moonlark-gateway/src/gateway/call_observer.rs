@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::call::Call;
+use crate::call_outcome::CallOutcome;
 use crate::metrics::CallTimer;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::problem::Result;
@@ -26,16 +27,15 @@ impl<'a> CallObserver<'a> {
 
     pub(super) fn finish(mut self, result: Result<ToolAnswer>) -> Result<ToolAnswer> {
         self.ended = true;
-        let problem = result.as_ref().err();
-        let took = self.calling.end_with(problem);
-        let outcome = problem.map_or("ok", |problem| problem.code.as_str());
+        let took = self.calling.end_with(result.as_ref().err());
+        let outcome = CallOutcome::from_result(&result);
         self.call.trace_ended_call(&self.tool.source, took, outcome);
         self.log_access(took, outcome);
         result
     }
 
     /// A line in the log for every call from outside.
-    fn log_access(&self, took: Duration, outcome: &str) {
+    fn log_access(&self, took: Duration, outcome: CallOutcome) {
         let caller = self.call.caller();
         if self.call.depth() != 1 || !matches!(caller.surface, "mcp" | "rest" | "cli") {
             return;
@@ -57,8 +57,8 @@ impl Drop for CallObserver<'_> {
     fn drop(&mut self) {
         if !self.ended {
             let took = self.call.started_at().elapsed();
-            self.call.trace_ended_call(&self.tool.source, took, "cancelled");
-            self.log_access(took, "cancelled");
+            self.call.trace_ended_call(&self.tool.source, took, CallOutcome::Cancelled);
+            self.log_access(took, CallOutcome::Cancelled);
         }
     }
 }

@@ -15,9 +15,10 @@ use tokio::time::Instant;
 
 use super::Gateway;
 use super::call_observer::CallObserver;
-use super::call_outcome::{log_outcome, timeout_problem};
+use super::outcome_log::{log_outcome, timeout_problem};
 use crate::approval;
 use crate::call::Call;
+use crate::call_outcome::CallOutcome;
 use crate::journal;
 use crate::metrics;
 use crate::policy;
@@ -235,9 +236,9 @@ async fn call_on_record(parent: Call, tool: Arc<Tool>, args: Value) -> Result<To
 fn admit_call(parent: &Call, tool: &Tool, mut args: Value) -> Result<(Call, Value)> {
     let admitted = enter_if_allowed(parent, tool, &mut args);
     if let Err(problem) = &admitted {
-        log_outcome(parent, tool, problem.code.as_str());
+        log_outcome(parent, tool, problem.code.into());
         metrics::count_refused(parent.gateway().metrics(), tool, problem);
-        parent.trace_refused_call(tool, problem.code.as_str());
+        parent.trace_refused_call(tool, problem.code.into());
         journal::record_refused_call(parent, tool, &args, problem);
     }
     admitted.map(|call| (call, args))
@@ -278,8 +279,7 @@ async fn run_tool(call: Call, tool: Arc<Tool>, args: Value) -> Result<ToolAnswer
     let step = call.as_step(&stepping);
     let body = |args| run_body(&step, &tool, args);
     let result = journal::record_call(&step, &tool, args, Some(&stepping), body).await;
-    let outcome = result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
-    call.report_step(stepping, outcome);
+    call.report_step(stepping, CallOutcome::from_result(&result));
     seen.finish(result)
 }
 
@@ -319,7 +319,7 @@ async fn run_body(call: &Call, tool: &Arc<Tool>, args: Value) -> Result<ToolAnsw
     if let Ok(answer) = &result {
         call.gateway().learned_shapes().observe_answer(tool, call.caller(), answer);
     }
-    log_outcome(call, tool, result.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok"));
+    log_outcome(call, tool, CallOutcome::from_result(&result));
     result
 }
 

@@ -12,7 +12,8 @@ use super::{
     caller_key,
 };
 use crate::call::Call;
-use crate::run::{ASSUMED_OUTCOME, StepGuard};
+use crate::call_outcome::CallOutcome;
+use crate::run::StepGuard;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::problem::{Problem, Result};
 use moonlark_core::tool::{CallEffects, Tool};
@@ -105,7 +106,7 @@ pub(crate) fn record_refused_call(parent: &Call, tool: &Tool, args: &Value, prob
         call: id,
         caller: caller_key(parent.caller()),
         took: Duration::ZERO,
-        outcome: problem.code.as_str(),
+        outcome: problem.code.into(),
         message: Some(redact_text(&problem.message, &redaction_scopes(parent, tool))),
         // A script that goes on must be refused again when it is resumed.
         answer: spot.map(|_| Err(problem.clone())),
@@ -163,9 +164,8 @@ struct RecordedCall<'a> {
 impl RecordedCall<'_> {
     fn end_with_result(&mut self, result: &Result<ToolAnswer>) {
         let outcome = match result {
-            Ok(_) if self.step.is_some_and(|step| step.assumed) => ASSUMED_OUTCOME,
-            Ok(_) => "ok",
-            Err(problem) => problem.code.as_str(),
+            Ok(_) if self.step.is_some_and(|step| step.assumed) => CallOutcome::Assumed,
+            result => CallOutcome::from_result(result),
         };
         let message =
             result.as_ref().err().map(|problem| redact_text(&problem.message, &self.secrets));
@@ -174,7 +174,7 @@ impl RecordedCall<'_> {
 
     fn record_end(
         &mut self,
-        outcome: &'static str,
+        outcome: CallOutcome,
         message: Option<String>,
         answer: Option<Result<ToolAnswer>>,
     ) {
@@ -194,7 +194,7 @@ impl RecordedCall<'_> {
 impl Drop for RecordedCall<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.record_end("cancelled", None, None);
+            self.record_end(CallOutcome::Cancelled, None, None);
         }
     }
 }

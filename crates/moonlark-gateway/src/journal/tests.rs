@@ -138,7 +138,7 @@ impl World {
     fn entries(&self) -> Vec<(String, bool)> {
         let word = |entry: &JournalEntry| match entry {
             JournalEntry::CallBegan(began) => began.tool.clone(),
-            JournalEntry::CallEnded(ended) => ended.outcome.to_owned(),
+            JournalEntry::CallEnded(ended) => ended.outcome.to_string(),
             other => format!("{other:?}"),
         };
         self.notes.kept.lock().iter().map(|(entry, waited)| (word(entry), *waited)).collect()

@@ -6,6 +6,7 @@ use super::{
     DURATION_BUCKETS_MICROS, DurationHistogram, GatewayMetrics, OperationMetrics, outcome_name,
 };
 use crate::gateway::Gateway;
+use moonlark_core::source_resources::SourceState;
 use moonlark_core::tool::Source;
 
 /// One figure, for all that it is counted apart for.
@@ -183,7 +184,7 @@ fn source_families(gateway: &Gateway) -> Vec<MetricFamily> {
     );
     for health in catalog.health() {
         let label = || vec![("source", health.source.clone())];
-        up = up.with_sample(label(), f64::from(u8::from(health.state == "ready")));
+        up = up.with_sample(label(), f64::from(u8::from(health.state == SourceState::Ready)));
     }
     for (server, links) in gateway.metrics().links.lock().iter() {
         let label = || vec![("source", server.clone())];

@@ -116,7 +116,7 @@ async fn a_run_that_is_dropped_was_cancelled() {
     let mut first = GatewayMetrics::start_run(&gateway);
     let second = GatewayMetrics::start_run(&gateway);
     assert_eq!(lines(&gateway, "moonlark_runs_in_progress"), [" 2"]);
-    first.end_run("timeout");
+    first.end_run(moonlark_core::problem::ProblemCode::Timeout.into());
     drop((first, second));
     assert_eq!(lines(&gateway, "moonlark_runs_in_progress"), [" 0"]);
     assert_eq!(lines(&gateway, "moonlark_runs_total"), ["cancelled 1", "timeout 1"]);

@@ -6,6 +6,7 @@ use moonlark_core::catalog::Catalog;
 use moonlark_core::grant::matches_pattern;
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::problem::{Problem, SourceLocation};
+use moonlark_core::source_resources::SourceState;
 
 impl CallPolicy {
     /// Rules that do nothing, and parts of rules that do: a deny with a slip in
@@ -185,7 +186,8 @@ pub fn patterns_without_tool(
 
 /// Sources that have not said yet what they offer.
 fn unknown_sources(catalog: &Catalog) -> Vec<&str> {
-    let silent = catalog.health().iter().filter(|it| it.tools == 0 && it.state != "ready");
+    let silent =
+        catalog.health().iter().filter(|it| it.tools == 0 && it.state != SourceState::Ready);
     silent.map(|it| it.source.as_str()).collect()
 }
 

@@ -13,7 +13,9 @@ use moonlark_core::catalog::{Catalog, ConnectingSource};
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::problem::{ProblemCode, Result};
 use moonlark_core::schema::Schema;
-use moonlark_core::source_resources::{ResourceWatcher, SourceHealth, SourceResources};
+use moonlark_core::source_resources::{
+    ResourceWatcher, SourceHealth, SourceResources, SourceState,
+};
 use moonlark_core::tool::{CallEffects, EffectKind, Source, SourceKind, ToolExposure, ToolListing};
 use moonlark_core::value::Value;
 
@@ -514,8 +516,11 @@ fn rules_that_do_nothing_are_reported() {
 
 #[test]
 fn a_source_that_is_down_hides_no_slip_in_the_rules_about_it() {
-    let down =
-        SourceHealth { source: "tracker".to_owned(), state: "failed", ..SourceHealth::default() };
+    let down = SourceHealth {
+        source: "tracker".to_owned(),
+        state: SourceState::Failed,
+        ..SourceHealth::default()
+    };
     let tools = tools().into_iter().map(Arc::new).collect();
     let catalog = Catalog::new(Arc::default(), tools, &[], Vec::new()).with_health(vec![down]);
     let faults = |rules: Vec<RuleTerms>| -> Vec<String> {

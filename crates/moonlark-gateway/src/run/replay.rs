@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::answer_sequencer::CallSite;
-use super::replay_log::{
-    ASSUMED_OUTCOME, LostCallPolicy, ReplayLookup, describe_call, lost_answers_problem,
-};
+use super::replay_log::{LostCallPolicy, ReplayLookup, describe_call, lost_answers_problem};
 use super::run_plan::{PlannedCall, RunMode};
 use super::{Run, StepGuard};
 use crate::call::Call;
+use crate::call_outcome::CallOutcome;
 use crate::journal::record_call;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::problem::Result;
@@ -104,9 +103,8 @@ pub(crate) async fn record_given_answer(
 ) -> Result<ToolAnswer> {
     let Some((run, at)) = parent.call_site() else { return answer };
     let outcome = match &answer {
-        Ok(_) if assumed => ASSUMED_OUTCOME,
-        Ok(_) => "ok",
-        Err(problem) => problem.code.as_str(),
+        Ok(_) if assumed => CallOutcome::Assumed,
+        answer => CallOutcome::from_result(answer),
     };
     let mut stepping = run.begin_step(&tool.name, Some(at.clone()));
     stepping.assumed = assumed;
@@ -143,8 +141,7 @@ impl Run {
         tool: &Tool,
         answer: &Result<ToolAnswer>,
     ) {
-        let outcome = answer.as_ref().map_or_else(|problem| problem.code.as_str(), |_| "ok");
         let stepping: StepGuard = self.begin_step(&tool.name, Some(at.clone()));
-        stepping.end_as_replayed(outcome);
+        stepping.end_as_replayed(CallOutcome::from_result(answer));
     }
 }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::call_outcome::CallOutcome;
 use crate::journal::{CallRecord, RedactionScopes, RunRecord, are_same_values, redaction};
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::problem::{Problem, ProblemCode, Result};
@@ -51,9 +52,6 @@ impl LostCallDecisions {
     }
 }
 
-/// How a call ended whose answer somebody gave: it can be given another.
-pub(crate) const ASSUMED_OUTCOME: &str = "assumed";
-
 /// What the record says about a call that is about to be made.
 pub(super) enum ReplayLookup {
     Nothing,
@@ -77,7 +75,8 @@ impl ReplayLog {
         let any_open = calls.values().any(is_in_doubt);
         let for_all = !any_open && decided.others != LostCallPolicy::Ask;
         for (place, call) in &mut calls {
-            let assumed = call.ended.as_ref().is_some_and(|ended| ended.outcome == ASSUMED_OUTCOME);
+            let assumed =
+                call.ended.as_ref().is_some_and(|ended| ended.outcome == CallOutcome::Assumed);
             if assumed && (for_all || decided.places.contains_key(&**place)) {
                 call.ended = None;
             }
@@ -92,8 +91,9 @@ impl ReplayLog {
 
     /// Whether some answer is one that somebody gave.
     pub(super) fn has_assumed_answers(&self) -> bool {
-        let assumed =
-            |call: &CallRecord| call.ended.as_ref().is_some_and(|it| it.outcome == ASSUMED_OUTCOME);
+        let assumed = |call: &CallRecord| {
+            call.ended.as_ref().is_some_and(|it| it.outcome == CallOutcome::Assumed)
+        };
         self.calls.values().any(assumed)
     }
 

@@ -83,7 +83,7 @@ fn gateway(seen: Option<&Arc<Seen>>) -> Gateway {
         let mut asking = call.start_span(request);
         asking.set_attribute("status", SpanAttribute::Number(200));
         let handed_on = asking.trace().map(TraceContext::to_traceparent);
-        asking.end_with("ok");
+        asking.end_with(CallOutcome::Ok);
         Ok(handed_on.map_or(Value::Null, Value::from))
     });
     let tool = |name: &str, body: ToolBody| {
@@ -118,7 +118,9 @@ async fn calls_and_requests_are_below_the_call_that_makes_them_in_the_trace_that
     let handed_on = outer(&gateway, Some(came_in.clone())).await;
     let spans = seen.spans.lock().clone();
     let [one, two, asked, outer] = spans.as_slice() else { panic!("{spans:#?}") };
-    assert!(spans.iter().all(|span| span.trace.id == came_in.id && span.outcome == "ok"));
+    assert!(
+        spans.iter().all(|span| span.trace.id == came_in.id && span.outcome == CallOutcome::Ok)
+    );
     assert_eq!(outer.parent, Some(came_in.span));
     for below in [one, two, asked] {
         assert_eq!(below.parent, Some(outer.trace.span));
@@ -156,5 +158,8 @@ async fn a_call_that_is_refused_is_told_too() {
     let spans = seen.spans.lock().clone();
     let [span] = spans.as_slice() else { panic!("{spans:#?}") };
     let SpanKind::Call { tool, outside, .. } = &span.what else { panic!("{span:?}") };
-    assert_eq!((tool.as_str(), *outside, span.outcome), ("strict", true, "bad_request"));
+    assert_eq!(
+        (tool.as_str(), *outside, span.outcome),
+        ("strict", true, moonlark_core::ProblemCode::BadRequest.into())
+    );
 }

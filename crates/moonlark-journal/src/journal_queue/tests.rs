@@ -4,8 +4,8 @@ use std::time::SystemTime;
 
 use moonlark_core::tool::CallEffects;
 use moonlark_core::{Problem, ProblemCode, Value};
-use moonlark_gateway::Caller;
 use moonlark_gateway::journal::{RedactionScopes, RunBegan, RunEnded};
+use moonlark_gateway::{CallOutcome, Caller};
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn end_of(began: &CallBegan) -> CallEnded {
         call: began.call,
         caller: caller_key(&began.caller),
         took: Duration::ZERO,
-        outcome: "ok",
+        outcome: CallOutcome::Ok,
         message: None,
         answer: None,
         order: None,
@@ -146,7 +146,13 @@ fn entries_of_a_run_stay_with_its_caller_until_its_end_is_taken() {
     let began = RunBegan { caller: caller("bob"), ..RunBegan::for_script("x", [0; 32]) };
     let run = began.run;
     queue.push_item(JournalQueueItem::new(Some(JournalEntry::RunBegan(began)), None));
-    let ended = RunEnded { run, took: Duration::ZERO, outcome: "ok", message: None, answer: None };
+    let ended = RunEnded {
+        run,
+        took: Duration::ZERO,
+        outcome: CallOutcome::Ok,
+        message: None,
+        answer: None,
+    };
     queue.push_item(JournalQueueItem::new(Some(JournalEntry::RunEnded(ended)), None));
     let lanes = |queue: &JournalQueue| -> Vec<String> {
         queue.state.lock().turns.iter().map(|lane| lane.to_string()).collect()

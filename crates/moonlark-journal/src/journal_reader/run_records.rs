@@ -5,11 +5,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use moonlark_core::record_id::RecordId;
 use moonlark_core::{Problem, ProblemCode, Result, Value};
-use moonlark_gateway::Caller;
 use moonlark_gateway::journal::{
     CallBegan, CallEnded, CallRecord, JournalEntry, RedactionScopes, RunBegan, RunEnded, RunPaused,
     RunRecord, caller_key,
 };
+use moonlark_gateway::{CallOutcome, Caller};
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::{no_run_problem, read_duration, read_id};
@@ -167,7 +167,7 @@ impl RunRecordReader<'_> {
             (Some(outcome), answer) => Some(RunEnded {
                 run,
                 took: row.took.unwrap_or_default(),
-                outcome: known_word(&outcome),
+                outcome: recorded_outcome(&outcome),
                 message: row.message,
                 answer,
             }),
@@ -205,7 +205,7 @@ impl RunRecordReader<'_> {
             call: row.id,
             caller: caller_key(caller),
             took: row.took.unwrap_or_default(),
-            outcome: known_word(&outcome),
+            outcome: recorded_outcome(&outcome),
             message: row.message,
             answer,
             order: row.number.and_then(|it| u64::try_from(it).ok()),
@@ -306,17 +306,20 @@ impl CallRow {
 
 /// Whoever made a call, as far as it is kept.
 pub(crate) fn recorded_caller(surface: &str, name: Option<&str>) -> Caller {
-    let caller = Caller::new(known_word(surface));
+    let caller = Caller::new(known_surface(surface));
     match name {
         Some(name) if name != caller.name() => caller.with_name(name),
         _ => caller,
     }
 }
 
-/// The words that entries use, as they have them.
-fn known_word(word: &str) -> &'static str {
-    let codes = ProblemCode::ALL_CODES.iter().map(|code| code.as_str());
-    let known =
-        ["ok", "assumed", "cancelled", "mcp", "rest", "cli", "test"].into_iter().chain(codes);
+/// The surfaces that entries name.
+fn known_surface(word: &str) -> &'static str {
+    let known = ["mcp", "rest", "cli", "test"];
     known.into_iter().find(|known| *known == word).unwrap_or("other")
+}
+
+/// A code that this version does not know is a failure all the same.
+fn recorded_outcome(word: &str) -> CallOutcome {
+    CallOutcome::from_word(word).unwrap_or(CallOutcome::Failed(ProblemCode::Internal))
 }

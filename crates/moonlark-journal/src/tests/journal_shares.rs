@@ -38,7 +38,7 @@ impl SharedJournal {
     fn end_run(&self, run: RecordId) {
         let answer = Some(Ok(ToolAnswer::Value(Value::Null)));
         let took = Duration::ZERO;
-        let ended = RunEnded { run, took, outcome: "ok", message: None, answer };
+        let ended = RunEnded { run, took, outcome: CallOutcome::Ok, message: None, answer };
         self.journal.record_entry(JournalEntry::RunEnded(ended));
     }
 
@@ -148,7 +148,7 @@ async fn when_no_exact_values_are_left_the_oldest_finished_runs_and_calls_go() {
         let run = shared.begin_run("bob", false, None);
         let answer = Some(Ok(ToolAnswer::Value(Value::from("x".repeat(600_000)))));
         let took = Duration::ZERO;
-        let ended = RunEnded { run, took, outcome: "ok", message: None, answer };
+        let ended = RunEnded { run, took, outcome: CallOutcome::Ok, message: None, answer };
         shared.journal.record_entry(JournalEntry::RunEnded(ended));
         shared.journal.flush().await.unwrap();
         runs.push(run);

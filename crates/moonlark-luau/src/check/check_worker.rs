@@ -9,6 +9,7 @@ use std::time::Duration;
 use moonlark_core::Catalog;
 use moonlark_core::limits::format_seconds;
 use moonlark_core::sdk::Sdk;
+use moonlark_core::source_resources::SourceState;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -225,7 +226,7 @@ impl SentCatalog {
 
 fn catalog_names(catalog: &Catalog) -> CatalogNames {
     let sources = catalog.sdk().sources().iter();
-    let down = catalog.health().iter().filter(|it| it.state != "ready");
+    let down = catalog.health().iter().filter(|it| it.state != SourceState::Ready);
     let awaited = catalog.connecting_sources().iter().map(|it| it.source.clone());
     CatalogNames {
         sources: sources.map(|it| (it.name.clone(), it.original.clone())).collect(),

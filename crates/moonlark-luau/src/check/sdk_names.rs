@@ -5,6 +5,7 @@ use luau_syntax::ast::{Expression, ExpressionKind, IndexNameOp};
 use luau_syntax::location::Location;
 use moonlark_core::Catalog;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
+use moonlark_core::source_resources::SourceState;
 
 pub(super) use super::script_facts::global_name as global;
 use super::script_facts::{LocalOrigin, ScriptFacts};
@@ -121,7 +122,7 @@ impl<'a, 'c> SdkNameResolver<'_, 'a, 'c> {
     /// the call itself will say more.
     pub(super) fn is_pending_source(&self, name: &str) -> bool {
         let is = |source: &str| source == name || moonlark_core::sdk::to_identifier(source) == name;
-        let down = self.catalog.health().iter().filter(|it| it.state != "ready");
+        let down = self.catalog.health().iter().filter(|it| it.state != SourceState::Ready);
         self.catalog.connecting_sources().iter().any(|it| is(&it.source))
             || down.into_iter().any(|it| is(&it.source))
     }

@@ -10,7 +10,7 @@ use moonlark_core::problem::Problem;
 use moonlark_core::sdk::to_identifier;
 use moonlark_core::value::{Object, Value, ValueBudget, ValuePath};
 use moonlark_gateway::artifacts::preview_value;
-use moonlark_gateway::{Call, Run};
+use moonlark_gateway::{Call, CallOutcome, Run};
 use moonlark_render::luau::luau_type_of;
 
 use super::{AGENT_SCRIPT_NAME, answer_values};
@@ -251,13 +251,16 @@ fn add_run_report(content: &mut Content, said: Vec<String>, run: &Run, limit: us
     let millis =
         |time: std::time::Duration| Value::Float((time.as_secs_f64() * 1e4).round() / 10.0);
     let calls = run.steps().into_iter().take(MAX_REPORTED_CALLS).map(|step| {
-        let outcome = if step.outcome.is_empty() { "cancelled" } else { step.outcome };
+        let outcome = match step.outcome {
+            CallOutcome::Running => CallOutcome::Cancelled,
+            ended => ended,
+        };
         let took = step.took.unwrap_or_else(|| run.elapsed().saturating_sub(step.at));
         let told = [
             ("tool", Value::from(step.tool)),
             ("at", millis(step.at)),
             ("ms", millis(took)),
-            ("outcome", outcome.into()),
+            ("outcome", outcome.as_str().into()),
         ];
         let mut told: Object =
             told.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();

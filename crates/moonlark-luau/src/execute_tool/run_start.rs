@@ -11,6 +11,7 @@ use moonlark_core::content::ToolAnswer;
 use moonlark_core::module::unknown_parameter_problem;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_gateway::CallOutcome;
 use moonlark_gateway::journal::{
     JournalEntry, JournalRecorder, RedactionScopes, RunBegan, RunEnded, RunRecord,
 };
@@ -328,20 +329,18 @@ impl StartedRun {
             None => Some(on_record.map_or_else(|| answer.clone(), |it| Ok(ToolAnswer::Value(it)))),
         };
         match (stopped.cloned(), answer) {
-            (Some(problem), _) => {
-                self.record_end(problem.code.as_str(), Some(problem.message), None)
-            }
+            (Some(problem), _) => self.record_end(problem.code.into(), Some(problem.message), None),
             (None, Some(Err(problem))) => {
                 let message = Some(problem.message.clone());
-                self.record_end(problem.code.as_str(), message, Some(Err(problem)));
+                self.record_end(problem.code.into(), message, Some(Err(problem)));
             }
-            (None, answer) => self.record_end("ok", None, answer),
+            (None, answer) => self.record_end(CallOutcome::Ok, None, answer),
         }
     }
 
     fn record_end(
         &mut self,
-        outcome: &'static str,
+        outcome: CallOutcome,
         message: Option<String>,
         answer: Option<Result<ToolAnswer>>,
     ) {
@@ -362,7 +361,7 @@ impl StartedRun {
 impl Drop for StartedRun {
     fn drop(&mut self) {
         if !self.ended {
-            self.record_end("cancelled", None, None);
+            self.record_end(CallOutcome::Cancelled, None, None);
         }
     }
 }

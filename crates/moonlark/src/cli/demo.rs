@@ -237,7 +237,7 @@ async fn show_agent_script(project: &Project, global: &GlobalArgs) -> CommandRes
     // All of it belongs to the tour, which is on stdout.
     let quiet = GlobalArgs { quiet: true, ..global.clone() };
     let ran = script_execution::run_script(&project.gateway, given, &quiet).await;
-    timeline::draw_timeline(&ran.steps, ran.took).into_iter().for_each(print_line);
+    timeline::draw_steps(&ran.steps, ran.took).into_iter().for_each(print_line);
     print_line(StyledText::from("All that reaches the agent:"));
     ran.outcome?.display_texts()?.iter().for_each(print_text);
     Ok(())

@@ -114,7 +114,7 @@ impl ReplSession {
         let AgentScriptReport { outcome, steps, took, .. } =
             script_execution::run_script(&self.gateway, given, global).await;
         if !global.quiet && !global.json {
-            timeline::draw_timeline(&steps, took).into_iter().for_each(eprint_line);
+            timeline::draw_steps(&steps, took).into_iter().for_each(eprint_line);
         }
         // What stands before the entry is ours.
         let lines = before.matches('\n').count();

@@ -109,7 +109,7 @@ fn print_run_report(
     global: &GlobalArgs,
 ) -> CommandResult {
     if !global.quiet && !global.json {
-        timeline::draw_timeline(&ran.steps, ran.took).into_iter().for_each(eprint_line);
+        timeline::draw_steps(&ran.steps, ran.took).into_iter().for_each(eprint_line);
     }
     let calls = script_execution::calls_json(&ran.steps);
     let ms = u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX);

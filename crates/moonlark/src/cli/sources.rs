@@ -96,7 +96,7 @@ fn count_script_tools(
 
 /// `git: ready, 12 tools, mcp-git 1.2 (2025-11-25)`.
 pub(super) fn health_line(health: &SourceHealth) -> String {
-    let mut line = format!("{}: {}", health.source, health.state);
+    let mut line = format!("{}: {}", health.source, health.state.as_str());
     for (count, what) in
         [(health.tools, "tool"), (health.resources, "resource"), (health.prompts, "prompt")]
     {
@@ -147,13 +147,15 @@ pub(super) fn knowledge_line(known: &KnowledgeSourceStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use moonlark_core::source_resources::SourceState;
+
     use super::*;
 
     #[test]
     fn what_is_known_from_an_earlier_time_is_said_to_be() {
         let mut health = SourceHealth {
             source: "git".to_owned(),
-            state: "connecting",
+            state: SourceState::Connecting,
             tools: 2,
             ..SourceHealth::default()
         };

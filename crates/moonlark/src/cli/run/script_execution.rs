@@ -13,7 +13,7 @@ use moonlark_gateway::artifacts::ArtifactContent;
 use moonlark_gateway::call::CallEventSink;
 use moonlark_gateway::gateway::CallOptions;
 use moonlark_gateway::run::RunStep;
-use moonlark_gateway::{CallEvent, Caller, Gateway, LogLevel};
+use moonlark_gateway::{CallEvent, CallOutcome, Caller, Gateway, LogLevel};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
@@ -97,17 +97,13 @@ fn recorded_steps(answer: &Result<ToolAnswer>) -> Option<Vec<RunStep>> {
             tool: call.get("tool")?.as_str()?.to_owned(),
             at: millis(call, "at")?,
             took: millis(call, "ms"),
-            outcome: known_outcome(call.get("outcome")?.as_str()?),
+            outcome: CallOutcome::from_word(call.get("outcome")?.as_str()?)
+                .unwrap_or(CallOutcome::Cancelled),
             place: call.get("place").and_then(Value::as_str).map(Into::into),
             replayed: call.get("replayed") == Some(&Value::Bool(true)),
         })
     };
     calls.iter().map(step).collect()
-}
-
-fn known_outcome(word: &str) -> &'static str {
-    let codes = ProblemCode::ALL_CODES.iter().map(|code| code.as_str());
-    codes.chain(["ok"]).find(|known| *known == word).unwrap_or("cancelled")
 }
 
 /// What `execute` says about the run beside its result.
@@ -141,7 +137,7 @@ pub(crate) fn calls_json(steps: &[RunStep]) -> Vec<Json> {
             "tool": step.tool,
             "at_ms": ms(step.at),
             "ms": step.took.map(ms),
-            "outcome": step.outcome,
+            "outcome": step.outcome.as_str(),
             "place": step.place.as_deref(),
         })
     };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use moonlark_gateway::CallOutcome;
 use moonlark_gateway::run::RunStep;
 
 use super::super::format_count;
@@ -16,12 +17,35 @@ const MIN_REPORTED_START: Duration = Duration::from_millis(200);
 /// Calls that have a line each.
 const MAX_TIMELINE_CALLS: usize = 40;
 
+/// A call as it is drawn.
+pub(crate) struct TimelineCall {
+    pub(crate) tool: String,
+    pub(crate) at: Duration,
+    pub(crate) took: Option<Duration>,
+    pub(crate) outcome: CallOutcome,
+    /// What is said of one that has not ended.
+    pub(crate) waits_for: &'static str,
+}
+
+impl From<&RunStep> for TimelineCall {
+    fn from(step: &RunStep) -> Self {
+        let RunStep { tool, at, took, outcome, .. } = step.clone();
+        TimelineCall { tool, at, took, outcome, waits_for: "" }
+    }
+}
+
+/// The calls of a run, as [`draw_timeline`] has them.
+pub(crate) fn draw_steps(steps: &[RunStep], took: Duration) -> Vec<StyledText> {
+    let calls: Vec<TimelineCall> = steps.iter().map(TimelineCall::from).collect();
+    draw_timeline(&calls, took)
+}
+
 /// A line for the whole and one for each call; none if nothing was called.
-pub(crate) fn draw_timeline(steps: &[RunStep], took: Duration) -> Vec<StyledText> {
+pub(crate) fn draw_timeline(steps: &[TimelineCall], took: Duration) -> Vec<StyledText> {
     if steps.is_empty() {
         return Vec::new();
     }
-    let end = |step: &RunStep| step.at + step.took.unwrap_or_default();
+    let end = |step: &TimelineCall| step.at + step.took.unwrap_or_default();
     // Sources that had to start, and the check, are before the first call: bars are of
     // the calls.
     let first = steps.iter().map(|step| step.at).min().unwrap_or_default();
@@ -38,12 +62,16 @@ pub(crate) fn draw_timeline(steps: &[RunStep], took: Duration) -> Vec<StyledText
     for step in steps.iter().take(MAX_TIMELINE_CALLS) {
         let bar = draw_bar(step, first, whole);
         let style = match step.outcome {
-            "ok" => TextStyle::Green,
-            "cancelled" | "" => TextStyle::Yellow,
-            _ => TextStyle::Red,
+            CallOutcome::Ok => TextStyle::Green,
+            CallOutcome::Cancelled | CallOutcome::Running => TextStyle::Yellow,
+            CallOutcome::Failed(_) | CallOutcome::Assumed => TextStyle::Red,
         };
         let took = step.took.map(format_duration).unwrap_or_default();
-        let outcome = if step.outcome == "ok" { "" } else { step.outcome };
+        let outcome = match step.outcome {
+            CallOutcome::Ok => "",
+            CallOutcome::Running => step.waits_for,
+            ended => ended.as_str(),
+        };
         let line =
             StyledText::from(format!("  {:<width$}  ", step_name(step))).with_part(style, bar);
         let after = format!("  {took:>7}  {outcome}");
@@ -56,7 +84,7 @@ pub(crate) fn draw_timeline(steps: &[RunStep], took: Duration) -> Vec<StyledText
 }
 
 /// `│    ━━━━   │`
-fn draw_bar(step: &RunStep, first: Duration, whole: Duration) -> String {
+fn draw_bar(step: &TimelineCall, first: Duration, whole: Duration) -> String {
     let scale = |time: Duration| {
         let share = time.as_secs_f64() / whole.as_secs_f64().max(1e-9);
         ((share * BAR_COLUMNS as f64) as usize).min(BAR_COLUMNS)
@@ -67,7 +95,7 @@ fn draw_bar(step: &RunStep, first: Duration, whole: Duration) -> String {
     format!("│{}{}{}│", " ".repeat(from), "━".repeat(to - from), " ".repeat(BAR_COLUMNS - to))
 }
 
-fn step_name(step: &RunStep) -> String {
+fn step_name(step: &TimelineCall) -> String {
     match step.tool.char_indices().nth(MAX_NAME_COLUMNS) {
         Some((end, _)) => format!("{}…", &step.tool[..end]),
         None => step.tool.clone(),
@@ -87,17 +115,10 @@ pub(crate) fn format_duration(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    fn step(tool: &str, at: u64, took: u64, outcome: &'static str) -> RunStep {
-        let ms = Duration::from_millis;
-        let (place, replayed) = (None, false);
-        RunStep {
-            tool: tool.to_owned(),
-            at: ms(at),
-            took: Some(ms(took)),
-            outcome,
-            place,
-            replayed,
-        }
+    fn step(tool: &str, at: u64, took: u64, outcome: &str) -> TimelineCall {
+        let (tool, ms) = (tool.to_owned(), Duration::from_millis);
+        let outcome = CallOutcome::from_word(outcome).unwrap();
+        TimelineCall { tool, at: ms(at), took: Some(ms(took)), outcome, waits_for: "" }
     }
 
     fn lines(drawn: &[StyledText]) -> Vec<String> {
@@ -124,7 +145,7 @@ mod tests {
     #[test]
     fn a_run_without_calls_has_no_timeline_and_a_long_one_is_cut() {
         assert!(draw_timeline(&[], Duration::from_secs(1)).is_empty());
-        let many: Vec<RunStep> = (0..50).map(|at| step("a", at, 0, "ok")).collect();
+        let many: Vec<TimelineCall> = (0..50).map(|at| step("a", at, 0, "ok")).collect();
         let drawn = draw_timeline(&many, Duration::from_millis(50));
         assert_eq!(drawn.len(), 42);
         assert_eq!(drawn[41].to_plain_text(), "  … and 10 more");

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use moonlark_core::Value;
 use moonlark_core::record_id::RecordId;
-use moonlark_core::{ProblemCode, Value};
-use moonlark_gateway::run::RunStep;
+use moonlark_gateway::CallOutcome;
 use moonlark_journal::{AwaitedApprovalState, CallView, RecordedState, RunSummary, RunView};
 
 use super::super::problem_lines::error_lines;
-use super::super::run::timeline;
+use super::super::run::timeline::{self, TimelineCall};
 use super::super::{StyledText, pretty_json, print_line};
 use super::{run_lines, run_status};
 
@@ -181,7 +181,7 @@ fn last_calls(run: &RunView) -> impl Iterator<Item = &CallView> {
 
 fn timeline_lines(run: &RunView) -> Vec<String> {
     let depths = call_depths(&run.calls);
-    let steps: Vec<RunStep> = (run.calls.iter())
+    let steps: Vec<TimelineCall> = (run.calls.iter())
         .filter(|call| {
             call.place.is_some() || call.parent.is_some_and(|it| depths.contains_key(&it))
         })
@@ -190,24 +190,22 @@ fn timeline_lines(run: &RunView) -> Vec<String> {
             timeline_step(call, format!("{indent}{}", call.tool), run)
         })
         .collect();
-    let end = |step: &RunStep| step.at + step.took.unwrap_or_default();
+    let end = |step: &TimelineCall| step.at + step.took.unwrap_or_default();
     let took = run.line.took.or(steps.iter().map(end).max()).unwrap_or_default();
     timeline::draw_timeline(&steps, took).iter().map(StyledText::to_plain_text).collect()
 }
 
-fn timeline_step(call: &CallView, tool: String, run: &RunView) -> RunStep {
+fn timeline_step(call: &CallView, tool: String, run: &RunView) -> TimelineCall {
     let since = call.at.duration_since(run.line.at);
     let at = Duration::try_from(since).unwrap_or_default();
-    let codes = ProblemCode::ALL_CODES.iter().map(|code| code.as_str());
-    let known = |word: &str| codes.clone().chain(["ok", "assumed"]).find(|known| *known == word);
-    let outcome = match (call.state, call.outcome.as_deref()) {
-        (_, Some(word)) => known(word).unwrap_or("cancelled"),
-        (RecordedState::Interrupted, None) => "no answer",
-        (RecordedState::Waiting, None) => "waiting",
+    let word = call.outcome.as_deref().unwrap_or_default();
+    let outcome = CallOutcome::from_word(word).unwrap_or(CallOutcome::Cancelled);
+    let waits_for = match call.state {
+        RecordedState::Interrupted => "no answer",
+        RecordedState::Waiting => "waiting",
         _ => "",
     };
-    let place = call.place.as_deref().map(Into::into);
-    RunStep { tool, at, took: call.took, outcome, place, replayed: false }
+    TimelineCall { tool, at, took: call.took, outcome, waits_for }
 }
 
 /// How far below the script each call is.

@@ -1,6 +1,7 @@
 //! How a call ended: the line in the log, and the Problem of one that took too long.
 
 use crate::call::Call;
+use crate::call_outcome::CallOutcome;
 use moonlark_core::limits::format_seconds;
 use moonlark_core::problem::{Problem, ProblemCode};
 use moonlark_core::tool::Tool;
@@ -13,13 +14,13 @@ pub(super) fn timeout_problem(call: &Call, tool: &Tool) -> Problem {
     )
 }
 
-pub(super) fn log_outcome(call: &Call, tool: &Tool, code: &str) {
+pub(super) fn log_outcome(call: &Call, tool: &Tool, outcome: CallOutcome) {
     tracing::debug!(
         target: "call",
         tool = tool.name,
         surface = call.caller().surface,
         depth = call.depth(),
-        code,
+        code = outcome.as_str(),
         trace_id = call.trace().map(|trace| tracing::field::display(trace.id_hex())),
     );
 }
