@@ -216,13 +216,11 @@ impl VmHost {
         lua: &Lua,
         started: Invocation,
     ) -> mlua::Result<HostReply> {
+        let into_value = |answer: Result<ToolAnswer>| answer.map(ToolAnswer::into_plain_value);
         match started {
-            Invocation::Done(result) => {
-                self.reply_with_result(lua, result.map(ToolAnswer::into_plain_value))
-            }
+            Invocation::Done(answer) => self.reply_with_result(lua, into_value(answer)),
             Invocation::Running(answer) => {
-                let value = async { answer.await.map(ToolAnswer::into_plain_value) };
-                self.poll_or_wait(lua, Box::pin(value), None)
+                self.poll_or_wait(lua, Box::pin(async move { into_value(answer.await) }), None)
             }
         }
     }
