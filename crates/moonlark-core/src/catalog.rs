@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::module::Module;
 use crate::nearest::nearest_name;
-use crate::problem::{Problem, ProblemCode, Result, SourceLocation, Warning};
+use crate::problem::{Problem, Result, SourceLocation, Warning};
 use crate::sdk::{Sdk, to_identifier};
 use crate::source_resources::{SourceHealth, SourceResources};
 use crate::tool::{SourceKind, Tool, ToolExposure, ToolListing};
@@ -341,7 +341,7 @@ impl Catalog {
             None => self.broken_scripts_hint().into_iter().chain(near).collect(),
         };
         let message = format!("no tool registered with name: {}", shorten_text(name));
-        let problem = Problem::new(ProblemCode::NotFound, message);
+        let problem = Problem::not_found(message);
         if hints.is_empty() { problem } else { problem.with_hint(hints.join("; ")) }
     }
 

@@ -286,7 +286,7 @@ impl GrantSet {
         if self.grants.iter().any(|grant| matches!(grant, Grant::Env(allowed) if allowed == name)) {
             return Ok(AllowedEnv(name.to_owned()));
         }
-        let name = crate::value::shorten_text(name);
+        let name = shorten_text(name);
         Err(self.denial_problem(
             format!("{what} may not read the variable {name}"),
             &format!("env:{name}"),
@@ -296,7 +296,7 @@ impl GrantSet {
     /// The script's own directory, for reading.
     pub fn check_dir(&self, what: &str) -> Result<AllowedDir> {
         match &self.dir {
-            Some(dir) => Ok(AllowedDir { dir: dir.clone(), write: false }),
+            Some(dir) => Ok(AllowedDir(dir.clone())),
             None => Err(Problem::denied(format!("{what} has no directory to work in"))),
         }
     }
@@ -305,7 +305,7 @@ impl GrantSet {
     /// what lies there for several of them. Otherwise the script's own.
     pub fn check_shared_dir(&self, what: &str) -> Result<AllowedDir> {
         match &self.shared {
-            Some(dir) => Ok(AllowedDir { dir: dir.clone(), write: false }),
+            Some(dir) => Ok(AllowedDir(dir.clone())),
             None => self.check_dir(what),
         }
     }
@@ -319,9 +319,9 @@ impl GrantSet {
 
     /// The script's own directory, for writing.
     pub fn check_writable_dir(&self, what: &str) -> Result<AllowedDir> {
-        let AllowedDir { dir, .. } = self.check_dir(what)?;
+        let dir = self.check_dir(what)?;
         if self.grants.contains(&Grant::FsWrite) {
-            return Ok(AllowedDir { dir, write: true });
+            return Ok(dir);
         }
         Err(self.denial_problem(format!("{what} may not write files"), "fs:write"))
     }
@@ -361,7 +361,7 @@ impl GrantSet {
         path: &str,
         resolve: impl Fn(&Path) -> Option<PathBuf>,
     ) -> Result<AllowedDatabase> {
-        let AllowedDir { dir, .. } = self.check_dir(what)?;
+        let AllowedDir(dir) = self.check_dir(what)?;
         // What leads nowhere is judged by its words, so that a denial does not
         // tell what exists elsewhere.
         let real = |path: &Path| resolve(path).unwrap_or_else(|| normalize_path(path));
@@ -459,18 +459,11 @@ impl AllowedEnv {
 
 /// Proof that a script may use this directory.
 #[derive(Debug)]
-pub struct AllowedDir {
-    dir: PathBuf,
-    write: bool,
-}
+pub struct AllowedDir(PathBuf);
 
 impl AllowedDir {
     pub fn path(&self) -> &Path {
-        &self.dir
-    }
-
-    pub fn may_write(&self) -> bool {
-        self.write
+        &self.0
     }
 }
 

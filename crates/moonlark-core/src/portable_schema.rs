@@ -42,7 +42,7 @@ enum SchemaDirection {
 }
 
 /// The parameters of a tool as they are listed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PortableInput {
     pub schema: Arc<Map<String, Json>>,
     /// From the names of parameters in it to those of the exact schema.

@@ -199,6 +199,14 @@ impl Problem {
         Self::new(ProblemCode::BadRequest, message)
     }
 
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ProblemCode::NotFound, message)
+    }
+
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(ProblemCode::Forbidden, message)
+    }
+
     pub fn tool_error(message: impl Into<String>) -> Self {
         Self::new(ProblemCode::ToolError, message)
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-use crate::problem::{Problem, ProblemCode, Result};
+use crate::problem::{Problem, Result};
 use crate::value::shorten_text;
 
 /// What identifies a run, a call, an approval: a UUID that sorts by time.
@@ -51,7 +51,7 @@ impl FromStr for RecordId {
     fn from_str(text: &str) -> Result<Self> {
         Uuid::parse_str(text).map(RecordId).map_err(|_| {
             let text = shorten_text(text);
-            Problem::new(ProblemCode::BadRequest, format!("'{text}' is no id")).with_hint(
+            Problem::bad_request(format!("'{text}' is no id")).with_hint(
                 "ids look like 0199c0de-0000-7000-8000-000000000000: `moonlark runs` lists them",
             )
         })

@@ -206,6 +206,20 @@ pub fn property_names(schema: &Map<String, Json>) -> impl Iterator<Item = &str> 
     properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
 }
 
+/// What a reference such as `#/$defs/item` leads to in the schema `root`.
+pub(crate) fn resolve_reference<'a>(
+    root: &'a Map<String, Json>,
+    reference: &str,
+) -> Option<&'a Json> {
+    let pointer = reference.strip_prefix("#/")?;
+    let mut parts = pointer.split('/').map(|it| it.replace("~1", "/").replace("~0", "~"));
+    let first = root.get(&parts.next()?)?;
+    parts.try_fold(first, |json, part| match json {
+        Json::Array(items) => items.get(part.parse::<usize>().ok()?),
+        _ => json.get(&part),
+    })
+}
+
 impl MadeSchema {
     fn description_only(json: Map<String, Json>) -> MadeSchema {
         MadeSchema { json: Arc::new(json), compiled: None, defaults: Arc::default() }

@@ -98,7 +98,7 @@ mod tests {
             let read = count.fetch_add(1, Ordering::Relaxed);
             match path {
                 "a" | "b" => Ok(format!("{path}{read}")),
-                _ => Err(Problem::new(ProblemCode::NotFound, "there is no such file")),
+                _ => Err(Problem::not_found("there is no such file")),
             }
         });
         (files, reads)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::catalog::numbered_until_free;
 use crate::nearest::nearest_name;
-use crate::problem::{Problem, ProblemCode, Result};
+use crate::problem::{Problem, Result};
 use crate::tool::{SourceKind, Tool, ToolExposure};
 use crate::value::shorten_text;
 
@@ -82,13 +82,9 @@ impl Sdk {
     pub(crate) fn retain_existing(mut self, exists: impl Fn(&Arc<Tool>) -> bool) -> Sdk {
         for source in &mut self.sources {
             source.functions.retain(|function| exists(&function.tool));
-            let names = source.functions.iter();
-            source.by_name = index_names(names.map(|it| (it.name.as_str(), it.original.as_str())));
         }
-        self.sources.retain(|source| !source.functions.is_empty());
-        let names = self.sources.iter();
-        self.by_name = index_names(names.map(|it| (it.name.as_str(), it.original.as_str())));
-        self
+        let left = self.sources.into_iter().filter(|source| !source.functions.is_empty());
+        Sdk::from_sources(left.map(SdkSource::reindexed).collect())
     }
 
     pub fn sources(&self) -> &[SdkSource] {
@@ -121,23 +117,13 @@ impl Sdk {
             None => {
                 let near = nearest_name(source, self.sources.iter().map(|it| it.name.as_str()));
                 let message = format!("there is no source sdk.{}", shorten_text(source));
-                Problem::new(ProblemCode::NotFound, message).with_optional_hint(match near {
+                Problem::not_found(message).with_optional_hint(match near {
                     Some(near) => Some(format!("did you mean sdk.{near}?")),
                     None if self.sources.is_empty() => None,
-                    None => Some(format!("there are {}", self.list_some_sources())),
+                    None => Some(format!("there are {}", list_some(&self.sources, |it| &it.name))),
                 })
             }
         }
-    }
-
-    /// The first few sources, for a sentence.
-    fn list_some_sources(&self) -> String {
-        const MAX_LISTED_SOURCES: usize = 12;
-        let names: Vec<&str> =
-            self.sources.iter().map(|it| it.name.as_str()).take(MAX_LISTED_SOURCES).collect();
-        let more = self.sources.len().saturating_sub(MAX_LISTED_SOURCES);
-        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!("{}{rest}", names.join(", "))
     }
 }
 
@@ -173,21 +159,25 @@ impl SdkSource {
     pub fn unknown_function_problem(&self, name: &str) -> Problem {
         let near = nearest_name(name, self.functions.iter().map(|it| it.name.as_str()));
         let message = format!("sdk.{} has no function {}", self.name, shorten_text(name));
-        Problem::new(ProblemCode::NotFound, message).with_hint(match near {
+        Problem::not_found(message).with_hint(match near {
             Some(near) => format!("did you mean sdk.{}.{near}?", self.name),
-            None => format!("it has {}", self.list_some_functions()),
+            None => format!("it has {}", list_some(&self.functions, |it| &it.name)),
         })
     }
 
-    /// The first few functions, for a sentence.
-    fn list_some_functions(&self) -> String {
-        const MAX_LISTED_FUNCTIONS: usize = 12;
-        let names: Vec<&str> =
-            self.functions.iter().map(|it| it.name.as_str()).take(MAX_LISTED_FUNCTIONS).collect();
-        let more = self.functions.len().saturating_sub(MAX_LISTED_FUNCTIONS);
-        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        format!("{}{rest}", names.join(", "))
+    /// The same after functions have gone.
+    fn reindexed(self) -> Self {
+        Self::from_functions(self.name, self.original, self.kind, self.functions)
     }
+}
+
+/// The first few, for a sentence.
+fn list_some<T>(all: &[T], name: fn(&T) -> &String) -> String {
+    const MAX_LISTED_NAMES: usize = 12;
+    let names: Vec<&str> = all.iter().take(MAX_LISTED_NAMES).map(|it| name(it).as_str()).collect();
+    let more = all.len().saturating_sub(MAX_LISTED_NAMES);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{rest}", names.join(", "))
 }
 
 /// Where scripts find a tool: the source's name and its own there.

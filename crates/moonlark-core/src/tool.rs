@@ -20,6 +20,7 @@ use crate::value::{Object, Value};
 
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
+#[derive(Clone)]
 pub struct Tool {
     pub name: String,
     /// The name that its source itself uses, without the source's before it: the
@@ -292,26 +293,8 @@ impl Tool {
         Tool {
             name,
             original_name: Some(self.original_name().to_owned()),
-            aliases: self.aliases.clone(),
-            title: self.title.clone(),
-            description: self.description.clone(),
-            summary: self.summary.clone(),
-            version: self.version.clone(),
-            input: self.input.clone(),
-            output: self.output.clone(),
-            effects: self.effects,
-            only_calls: self.only_calls,
-            describes_sources: self.describes_sources,
-            source: self.source.clone(),
-            shown: self.shown.clone(),
-            expose: self.expose,
-            tags: self.tags.clone(),
-            raw: self.raw.clone(),
-            definition: self.definition.clone(),
-            warnings: self.warnings.clone(),
-            scope: self.scope.clone(),
             portable_input: OnceLock::new(),
-            body: self.body.clone(),
+            ..self.clone()
         }
     }
 

@@ -213,7 +213,7 @@ impl From<TextOrBytes> for Value {
 }
 
 impl<'de> Deserialize<'de> for TextOrBytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
             Value::Str(text) => Ok(TextOrBytes(text.into_bytes())),
             Value::Bytes(bytes) => Ok(TextOrBytes(bytes)),

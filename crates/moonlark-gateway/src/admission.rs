@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::call::{Caller, LOCAL_CALLER};
-use crate::metrics::family::{MetricFamily, MetricKind};
+use crate::metrics::family::MetricFamily;
 use moonlark_core::limits::format_seconds;
 use moonlark_core::problem::{Problem, ProblemCode, Result};
 
@@ -36,9 +36,6 @@ pub(crate) struct AdmissionQueue {
     waiting: AtomicUsize,
     /// Those that were refused.
     shed: AtomicU64,
-    /// The limits again, for those who do not change them.
-    queued: AtomicUsize,
-    queue_time: AtomicU64,
     /// Those of the callers that are told apart and have a call.
     callers: Mutex<HashMap<Arc<str>, Weak<CallerAdmission>>>,
 }
@@ -62,8 +59,6 @@ impl AdmissionQueue {
             owed: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             shed: AtomicU64::new(0),
-            queued: AtomicUsize::new(limits.queued),
-            queue_time: AtomicU64::new(saturating_millis(limits.queue_time)),
             callers: Mutex::default(),
         })
     }
@@ -79,8 +74,6 @@ impl AdmissionQueue {
             self.free.add_permits(settled);
         }
         *limits = AdmissionLimits { runs, ..new };
-        self.queued.store(new.queued, Ordering::Relaxed);
-        self.queue_time.store(saturating_millis(new.queue_time), Ordering::Relaxed);
     }
 
     /// Whether a place that is free now was owed.
@@ -100,7 +93,7 @@ impl AdmissionQueue {
         own: Option<&Arc<CallerAdmission>>,
     ) -> Option<AdmissionPermit> {
         let share = match own {
-            Some(own) => Some(own.hold_permit(own.free.clone().try_acquire_owned().ok()?)),
+            Some(own) => Some((own.free.clone().try_acquire_owned().ok()?, own.clone())),
             None => None,
         };
         self.free.try_acquire().ok()?.forget();
@@ -116,28 +109,33 @@ impl AdmissionQueue {
         if let Some(place) = self.try_acquire_permit(own.as_ref()) {
             return Ok(place);
         }
-        let Some(_waiting) = self.join_queue(own.as_deref()) else { return Err(self.shed_call()) };
-        let time = Duration::from_millis(self.queue_time.load(Ordering::Relaxed));
+        let AdmissionLimits { queued, queue_time, .. } = *self.limits.lock();
+        let Some(_waiting) = self.join_queue(own.as_deref(), queued) else {
+            return Err(self.shed_call());
+        };
         let turn = async {
             // It is never closed.
             let share = match &own {
-                Some(own) => Some(own.hold_permit(own.free.clone().acquire_owned().await.ok()?)),
+                Some(own) => Some((own.free.clone().acquire_owned().await.ok()?, own.clone())),
                 None => None,
             };
             self.free.acquire().await.ok()?.forget();
             Some(AdmissionPermit { all: Some(self.clone()), _share: share })
         };
-        let turn = tokio::time::timeout(time, turn).await;
+        let turn = tokio::time::timeout(queue_time, turn).await;
         turn.ok().flatten().ok_or_else(|| self.shed_call())
     }
 
-    fn join_queue<'a>(&'a self, own: Option<&'a CallerAdmission>) -> Option<QueuedCall<'a>> {
+    fn join_queue<'a>(
+        &'a self,
+        own: Option<&'a CallerAdmission>,
+        queued: usize,
+    ) -> Option<(QueueCountGuard<'a>, Option<QueueCountGuard<'a>>)> {
         let own = match own {
             Some(own) => Some(try_count_up(&own.waiting, own.max_waiting)?),
             None => None,
         };
-        let all = try_count_up(&self.waiting, self.queued.load(Ordering::Relaxed))?;
-        Some(QueuedCall { _all: all, _own: own })
+        Some((try_count_up(&self.waiting, queued)?, own))
     }
 
     /// What of it is this caller's; none for those who are not told apart, and for
@@ -171,32 +169,27 @@ impl AdmissionQueue {
         let limits = *self.limits.lock();
         let all = limits.runs + self.owed.load(Ordering::Acquire);
         let taken = all.saturating_sub(self.free.available_permits());
-        let one = MetricFamily::from_value;
         vec![
-            one(
+            MetricFamily::gauge(
                 "moonlark_outside_calls_in_progress",
-                MetricKind::Gauge,
                 "Calls from outside that are in progress, of the limit limits.runs",
-                taken as f64,
-            ),
-            one(
+            )
+            .with_value(taken as f64),
+            MetricFamily::gauge(
                 "moonlark_outside_calls_limit",
-                MetricKind::Gauge,
                 "How many of those there may be: limits.runs",
-                limits.runs as f64,
-            ),
-            one(
+            )
+            .with_value(limits.runs as f64),
+            MetricFamily::gauge(
                 "moonlark_outside_calls_queued",
-                MetricKind::Gauge,
                 "Calls from outside that wait for one of those to end",
-                self.waiting.load(Ordering::Relaxed) as f64,
-            ),
-            one(
+            )
+            .with_value(self.waiting.load(Ordering::Relaxed) as f64),
+            MetricFamily::counter(
                 "moonlark_outside_calls_shed_total",
-                MetricKind::Counter,
                 "Calls from outside that were refused because there was no place for them",
-                self.shed.load(Ordering::Relaxed) as f64,
-            ),
+            )
+            .with_value(self.shed.load(Ordering::Relaxed) as f64),
         ]
     }
 
@@ -220,27 +213,9 @@ impl AdmissionQueue {
     }
 }
 
-fn saturating_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl CallerAdmission {
-    fn hold_permit(self: &Arc<Self>, permit: OwnedSemaphorePermit) -> CallerPermit {
-        CallerPermit { _of: self.clone(), _permit: permit }
-    }
-}
-
 /// A place that counts against its caller's part. The part is known for as long as
 /// somebody has one.
-struct CallerPermit {
-    _permit: OwnedSemaphorePermit,
-    _of: Arc<CallerAdmission>,
-}
-
-struct QueuedCall<'a> {
-    _all: QueueCountGuard<'a>,
-    _own: Option<QueueCountGuard<'a>>,
-}
+type CallerPermit = (OwnedSemaphorePermit, Arc<CallerAdmission>);
 
 /// One of those that a number counts.
 struct QueueCountGuard<'a>(&'a AtomicUsize);

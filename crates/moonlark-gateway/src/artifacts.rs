@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::call::Caller;
 use moonlark_core::limits::{CallLimits, format_size};
-use moonlark_core::problem::{Problem, ProblemCode, Result};
+use moonlark_core::problem::{Problem, Result};
 use moonlark_core::value::{Value, ValueBudget, ValuePath, shorten_text};
 
 pub use preview::preview_value;
@@ -187,7 +187,7 @@ impl ArtifactStore {
             let hint = if handle.strip_prefix(ARTIFACT_URI_SCHEME).unwrap_or(handle).starts_with("art_") {
                     "artifacts are kept for up to an hour, and the oldest make room for new ones: run what made it again"
                 } else { "a handle begins with art_, as it was in the answer of an earlier script" };
-            Problem::new(ProblemCode::NotFound, message).with_hint(hint)
+            Problem::not_found(message).with_hint(hint)
         })
     }
 
@@ -275,11 +275,6 @@ impl ArtifactEntries {
 impl ArtifactHandle {
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-
-    /// As the address of a resource.
-    pub fn to_uri(&self) -> String {
-        format!("{ARTIFACT_URI_SCHEME}{}", self.0)
     }
 
     pub(crate) fn new_random() -> Result<ArtifactHandle> {

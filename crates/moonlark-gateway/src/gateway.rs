@@ -7,7 +7,6 @@ mod call_observer;
 mod call_options;
 mod gateway_builder;
 mod invocation;
-mod outcome_log;
 mod published_snapshot;
 mod startup_wait;
 

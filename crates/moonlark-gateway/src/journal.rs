@@ -9,6 +9,7 @@ mod recorded_call;
 pub mod redaction;
 #[cfg(test)]
 mod tests;
+mod value_costs;
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -23,6 +24,7 @@ use moonlark_core::tool::{BoxFuture, CallEffects, CallScope};
 use moonlark_core::value::Value;
 
 pub(crate) use recorded_call::{record_call, record_refused_call, wait_until_written};
+pub use value_costs::ValueCosts;
 
 /// Keeps what happens.
 ///
@@ -265,13 +267,12 @@ pub struct CallRecord {
 impl JournalEntry {
     /// About how many bytes it takes while it waits to be written.
     pub fn approx_bytes(&self) -> usize {
-        let answer = |answer: &Option<Result<ToolAnswer>>| match answer {
-            Some(answer) => redaction::approx_answer_bytes(answer),
-            None => 0,
+        let answer = |answer: &Option<Result<ToolAnswer>>| {
+            answer.as_ref().map_or(0, |it| ValueCosts::QUEUED.result_bytes(it))
         };
         match self {
             JournalEntry::RunBegan(began) => 512 + began.script.len(),
-            JournalEntry::CallBegan(began) => 512 + redaction::approx_value_bytes(&began.args),
+            JournalEntry::CallBegan(began) => 512 + ValueCosts::QUEUED.value_bytes(&began.args),
             JournalEntry::CallEnded(ended) => 256 + answer(&ended.answer),
             JournalEntry::RunEnded(ended) => 256 + answer(&ended.answer),
             JournalEntry::RunPaused(_) | JournalEntry::RunWentOn(_) => 128,

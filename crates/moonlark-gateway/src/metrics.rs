@@ -19,7 +19,7 @@ use crate::call_outcome::CallOutcome;
 use crate::gateway::Gateway;
 use crate::tool_body::ToolRuntime;
 use family::MetricFamily;
-use moonlark_core::problem::{Problem, ProblemCode};
+use moonlark_core::problem::ProblemCode;
 use moonlark_core::tool::{Source, Tool};
 
 /// Sources with figures of their own; what is beyond is counted together.
@@ -105,6 +105,20 @@ impl GatewayMetrics {
         }
     }
 
+    /// A call is made.
+    pub(crate) fn count_begun_call(&self, tool: &Tool) {
+        self.tool_metrics(tool).figures.count_begin();
+    }
+
+    pub(crate) fn count_ended_call(&self, tool: &Tool, outcome: CallOutcome, took: Duration) {
+        self.tool_metrics(tool).figures.count_end(outcome_index(outcome), took);
+    }
+
+    /// A call that was refused before it began.
+    pub(crate) fn count_refused_call(&self, tool: &Tool, outcome: CallOutcome) {
+        self.tool_metrics(tool).figures.count_outcome(outcome_index(outcome));
+    }
+
     /// The figures that calls of `tool` belong to.
     fn tool_metrics<'t>(&self, tool: &'t Tool) -> &'t SourceMetrics {
         let runtime = ToolRuntime::of_tool(tool);
@@ -155,47 +169,6 @@ impl DurationHistogram {
     }
 }
 
-/// A call that is made. One that is dropped was cancelled.
-pub(crate) struct CallTimer<'t> {
-    of: &'t SourceMetrics,
-    since: Instant,
-    ended: bool,
-}
-
-impl<'t> CallTimer<'t> {
-    pub(crate) fn start(metrics: &GatewayMetrics, tool: &'t Tool, since: Instant) -> Self {
-        let of = metrics.tool_metrics(tool);
-        of.figures.count_begin();
-        Self { of, since, ended: false }
-    }
-
-    /// How long it took.
-    pub(crate) fn end_with(&mut self, problem: Option<&Problem>) -> Duration {
-        self.record_end(problem.map(|problem| problem.code))
-    }
-
-    fn record_end(&mut self, code: Option<ProblemCode>) -> Duration {
-        let took = self.since.elapsed();
-        if !std::mem::replace(&mut self.ended, true) {
-            self.of.figures.count_end(outcome_index(code), took);
-        }
-        took
-    }
-}
-
-impl Drop for CallTimer<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.record_end(Some(ProblemCode::Cancelled));
-        }
-    }
-}
-
-/// A call that was refused before it began.
-pub(crate) fn count_refused(metrics: &GatewayMetrics, tool: &Tool, problem: &Problem) {
-    metrics.tool_metrics(tool).figures.count_outcome(outcome_index(Some(problem.code)));
-}
-
 /// A run that goes on. One that is dropped was cancelled.
 pub struct RunTimer {
     gateway: Gateway,
@@ -209,7 +182,7 @@ impl RunTimer {
             return;
         }
         let runs = &self.gateway.metrics().runs;
-        runs.count_end(outcome_index(outcome.problem_code()), self.since.elapsed());
+        runs.count_end(outcome_index(outcome), self.since.elapsed());
     }
 }
 
@@ -220,8 +193,8 @@ impl Drop for RunTimer {
 }
 
 /// Where it is counted: first what went well, then every code.
-fn outcome_index(code: Option<ProblemCode>) -> usize {
-    code.map_or(0, |code| code as usize + 1)
+fn outcome_index(outcome: CallOutcome) -> usize {
+    outcome.problem_code().map_or(0, |code| code as usize + 1)
 }
 
 fn outcome_name(index: usize) -> &'static str {

@@ -9,7 +9,7 @@ use url::Url;
 
 use moonlark_core::grant::matches_pattern;
 use moonlark_core::module::ScriptLanguage;
-use moonlark_core::problem::{Problem, ProblemCode, Result};
+use moonlark_core::problem::{Problem, Result};
 use moonlark_core::value::{Object, Value, shorten_text};
 
 /// The mocks of one test.
@@ -98,10 +98,10 @@ impl TestMocks {
             state.calls.push((target.to_owned(), function.to_owned(), call));
         }
         Some(answer.unwrap_or_else(|| {
-            Err(Problem::new(
-                ProblemCode::ToolError,
-                format!("no mock fits this call of {function}: {}", shorten_text(&shown)),
-            )
+            Err(Problem::tool_error(format!(
+                "no mock fits this call of {function}: {}",
+                shorten_text(&shown)
+            ))
             .with_hint("add a mock for it, or make one that fits more"))
         }))
     }

@@ -55,6 +55,20 @@ pub struct EndedSpan {
     pub outcome: CallOutcome,
 }
 
+impl EndedSpan {
+    /// Something that has ended just now.
+    fn new(
+        trace: TraceContext,
+        parent: Option<SpanId>,
+        what: SpanKind,
+        took: Duration,
+        outcome: CallOutcome,
+    ) -> Self {
+        let now = SystemTime::now();
+        Self { trace, parent, what, began: now.checked_sub(took).unwrap_or(now), took, outcome }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum SpanKind {
     /// A call of a tool.
@@ -251,15 +265,7 @@ impl Call {
             call: self.id(),
             run: self.run().map(|run| run.id()),
         };
-        let (trace, parent) = (trace.clone(), *parent);
-        tracer.record_span(EndedSpan {
-            trace,
-            parent,
-            what,
-            began: start_time(took),
-            took,
-            outcome,
-        });
+        tracer.record_span(EndedSpan::new(trace.clone(), *parent, what, took, outcome));
     }
 }
 
@@ -297,15 +303,7 @@ impl SpanGuard {
         let Some(open) = self.open.take() else { return };
         let Some(trace) = self.trace.clone() else { return };
         let OpenSpan { tracer, parent, what, since } = open;
-        let took = since.elapsed();
-        tracer.record_span(EndedSpan {
-            trace,
-            parent,
-            what,
-            began: start_time(took),
-            took,
-            outcome,
-        });
+        tracer.record_span(EndedSpan::new(trace, parent, what, since.elapsed(), outcome));
     }
 }
 
@@ -313,11 +311,6 @@ impl Drop for SpanGuard {
     fn drop(&mut self) {
         self.finish_span(CallOutcome::Cancelled);
     }
-}
-
-fn start_time(took: Duration) -> SystemTime {
-    let now = SystemTime::now();
-    now.checked_sub(took).unwrap_or(now)
 }
 
 #[cfg(test)]

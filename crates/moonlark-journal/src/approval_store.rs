@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 use moonlark_core::approval_ticket::ApprovalTicket;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::tool::BoxFuture;
-use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_core::{Problem, Result, Value};
 use moonlark_gateway::approval::{
     ApprovalDecider, ApprovalDecision, ApprovalLedger, ApprovalRecord, ApprovalRefusal,
     ApprovalRequest, ApprovalState, ApprovalStatus, ApprovalVerdict, decide_next_step,
@@ -29,15 +29,16 @@ use tokio::sync::Notify;
 
 use approval_problems::{refused_problem, unknown_approval_problem};
 use approval_requests::{
-    ApprovalStoreError, find_approval, find_matching_request, insert_request, set_approval_state,
+    find_approval, find_matching_request, insert_request, require_approval, set_approval_state,
     sort_object_keys,
 };
 pub use approval_row::ApprovalView;
 use approval_row::{APPROVAL_COLUMNS, ApprovalRow};
 
 use crate::id_search::{ID_HAS_PART, MAX_CANDIDATES, ambiguous_id_problem, hex_digits};
+use crate::journal::run_blocking;
 use crate::journal_rows::{SqlId, unix_micros};
-use crate::journal_schema::{JOURNAL_DATABASE, journal_problem};
+use crate::journal_schema::{JOURNAL_DATABASE, JournalError};
 use crate::sealing::{JournalSeal, SealedField};
 use crate::value_packing::{pack_value, unpack_value};
 
@@ -100,8 +101,7 @@ impl ApprovalStore {
     /// The arguments exactly as the tool would get them.
     pub fn exact_arguments(&self, id: RecordId) -> Result<Value> {
         self.0.with_database(|open| {
-            let row = find_approval(&open.connection, id)?
-                .ok_or(ApprovalStoreError::Problem(unknown_approval_problem(&id.to_string())))?;
+            let row = require_approval(&open.connection, id)?;
             Ok(unpack_value(&open.seal.open_value(SealedField::Approval, id, row.sealed)?)?)
         })
     }
@@ -154,8 +154,7 @@ impl ApprovalStore {
     ) -> BoxFuture<Result<T>> {
         let inner = self.0.clone();
         Box::pin(async move {
-            let done = tokio::task::spawn_blocking(move || work(&inner)).await;
-            done.unwrap_or_else(|_| Err(Problem::internal("an approval could not be looked up")))
+            run_blocking("an approval could not be looked up", move || work(&inner)).await
         })
     }
 }
@@ -241,7 +240,7 @@ impl ApprovalStoreInner {
                     ApprovalStatus::Waiting(build_ticket(&row, seal, &settings))
                 }
                 (ApprovalVerdict::Refuse(why), Some(row)) => {
-                    return Err(ApprovalStoreError::Problem(refused_problem(why, &row)));
+                    return Err(refused_problem(why, &row).into());
                 }
                 _ => {
                     let row = insert_request(&transaction, seal, request, &digest, &settings)?;
@@ -262,8 +261,7 @@ impl ApprovalStoreInner {
         let by_caller = self.settings.lock().by_caller;
         self.with_database(|open| {
             let (transaction, seal) = open.begin_durable()?;
-            let row = find_approval(&transaction, id)?;
-            let row = row.ok_or_else(|| ApprovalStoreError::Problem(unknown_approval_problem(&id.to_string())))?;
+            let row = require_approval(&transaction, id)?;
             let (word, name) = match by {
                 ApprovalDecider::Operator(name) => ("operator", name),
                 ApprovalDecider::Caller(name) => ("caller", name),
@@ -272,23 +270,22 @@ impl ApprovalStoreInner {
                 }
                 ApprovalDecider::Holder { .. } => {
                     let message = format!("the token is not that of approval {id}");
-                    return Err(ApprovalStoreError::Problem(Problem::new(ProblemCode::Forbidden, message)));
+                    return Err(Problem::forbidden(message).into());
                 }
             };
             if word == "caller" && !by_caller {
                 let message = "only the operator decides on calls here";
-                return Err(ApprovalStoreError::Problem(Problem::new(ProblemCode::Forbidden, message).with_hint(format!(
-                    "ask the operator of this server to decide on approval {id}"
-                ))));
+                let hint = format!("ask the operator of this server to decide on approval {id}");
+                return Err(Problem::forbidden(message).with_hint(hint).into());
             }
             if word == "caller" && row.shown_arguments(seal).left_out {
                 let message = "the arguments were not shown whole, so they are not decided on here";
-                return Err(ApprovalStoreError::Problem(Problem::new(ProblemCode::Forbidden, message).with_hint(format!(
+                return Err(Problem::forbidden(message).with_hint(format!(
                     "ask the operator of this server to look at approval {id} with `moonlark approvals show`"
-                ))));
+                )).into());
             }
             if row.is_expired() {
-                return Err(ApprovalStoreError::Problem(refused_problem(ApprovalRefusal::Expired, &row)));
+                return Err(refused_problem(ApprovalRefusal::Expired, &row).into());
             }
             let state = match decision {
                 ApprovalDecision::Approve => ApprovalState::Approved,
@@ -301,7 +298,7 @@ impl ApprovalStoreInner {
             if row.state != ApprovalState::Waiting {
                 let state = row.state.as_str();
                 let message = format!("approval {id} is decided already: {state}");
-                return Err(ApprovalStoreError::Problem(Problem::bad_request(message)));
+                return Err(Problem::bad_request(message).into());
             }
             transaction.execute(
                 "UPDATE approval_requests SET state = ?2, decided_at = ?3, decided_by = ?4 \
@@ -360,18 +357,14 @@ impl ApprovalStoreInner {
             return Err(unknown_approval_problem(&id.to_string()));
         }
         self.with_database(|open| {
-            let row = find_approval(&open.connection, id)?;
-            let row = row.ok_or_else(|| {
-                ApprovalStoreError::Problem(unknown_approval_problem(&id.to_string()))
-            })?;
-            Ok(ApprovalView::new(row, &open.seal))
+            Ok(ApprovalView::new(require_approval(&open.connection, id)?, &open.seal))
         })
     }
 
     /// With the file open; it is opened anew after it could not be used.
     fn with_database<T>(
         &self,
-        work: impl FnOnce(&mut ApprovalDatabase) -> Result<T, ApprovalStoreError>,
+        work: impl FnOnce(&mut ApprovalDatabase) -> Result<T, JournalError>,
     ) -> Result<T> {
         let mut held = self.open.lock();
         let open = match &mut *held {
@@ -381,12 +374,11 @@ impl ApprovalStoreInner {
                 seal: JournalSeal::load_beside(&self.file)?,
             }),
         };
-        work(open).map_err(|fault| match fault {
-            ApprovalStoreError::Problem(problem) => problem,
-            ApprovalStoreError::Sqlite(error) => {
+        work(open).map_err(|fault| {
+            if matches!(fault, JournalError::Sqlite(_)) {
                 *held = None;
-                journal_problem(&self.file, &error)
             }
+            fault.into_problem(&self.file)
         })
     }
 }

@@ -13,7 +13,7 @@ use moonlark_core::{Problem, Result};
 use moonlark_gateway::Caller;
 use moonlark_gateway::journal::{
     CallBegan, CallEnded, CallRecord, JournalBacklog, JournalEntry, JournalQuery, JournalRecorder,
-    RunBegan, RunRecord, UpcomingCall, caller_key, redaction,
+    RunBegan, RunRecord, UpcomingCall, ValueCosts, caller_key,
 };
 use parking_lot::Mutex;
 use serde_json::Value as Json;
@@ -140,7 +140,7 @@ impl JournalRecorder for Journal {
         answer: &Result<ToolAnswer>,
     ) -> Result<()> {
         let Some(run) = run else { return Ok(()) };
-        self.shared.queue.count_answer(run, tool, redaction::recorded_answer_bytes(answer))
+        self.shared.queue.count_answer(run, tool, ValueCosts::RECORDED.result_bytes(answer))
     }
 
     fn record_refused_call(&self, began: CallBegan, ended: CallEnded) {
@@ -161,19 +161,11 @@ impl JournalRecorder for Journal {
     }
 
     fn flush_entries(&self) -> BoxFuture<()> {
-        if self.shared.trouble.lock().is_some() {
-            return Box::pin(std::future::ready(()));
-        }
-        let markers = self.shared.queue.push_flush();
-        Box::pin(async move { drop(markers.wait_until_written().await) })
+        self.flush_if_written(JournalQueue::push_flush)
     }
 
     fn flush_caller(&self, caller: &Caller) -> BoxFuture<()> {
-        if self.shared.trouble.lock().is_some() {
-            return Box::pin(std::future::ready(()));
-        }
-        let markers = self.shared.queue.push_caller_flush(caller_key(caller));
-        Box::pin(async move { drop(markers.wait_until_written().await) })
+        self.flush_if_written(|queue| queue.push_caller_flush(caller_key(caller)))
     }
 
     fn claim_plan_run(&self, began: RunBegan, again: bool) -> BoxFuture<Result<Option<RecordId>>> {
@@ -186,9 +178,7 @@ impl JournalRecorder for Journal {
             let file = shared.settings.lock().file.clone();
             let (run, bytes) = (began.run, began.script.len());
             let claim = move || run_records::claim_plan(&file, &began, number, again);
-            let claimed = tokio::task::spawn_blocking(claim).await;
-            let claimed = claimed
-                .unwrap_or_else(|_| Err(Problem::internal("the journal could not be written")))?;
+            let claimed = run_blocking("the journal could not be written", claim).await?;
             if claimed.is_none() {
                 shared.queue.add_run(run, Some(caller), bytes);
             }
@@ -228,13 +218,21 @@ impl JournalRecorder for Journal {
         Box::pin(async move {
             // What cannot be written now can still be looked at.
             let _ = markers.wait_until_written().await;
-            let read = tokio::task::spawn_blocking(move || reader.answer_query(&look));
-            read.await.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))
+            run_blocking("the journal could not be read", move || reader.answer_query(&look)).await
         })
     }
 }
 
 impl Journal {
+    /// Done when these are written; at once while nothing can be.
+    fn flush_if_written(&self, push: impl FnOnce(&JournalQueue) -> FlushMarkers) -> BoxFuture<()> {
+        if self.current_problem().is_some() {
+            return Box::pin(std::future::ready(()));
+        }
+        let markers = push(&self.shared.queue);
+        Box::pin(async move { drop(markers.wait_until_written().await) })
+    }
+
     fn load_run_record(&self, run: RecordId, take_over: bool) -> BoxFuture<Result<RunRecord>> {
         let markers = self.shared.queue.push_run_flush(run);
         let shared = self.shared.clone();
@@ -242,12 +240,8 @@ impl Journal {
             wait_until_written(markers).await?;
             let number = take_over.then(|| shared.number.load(Ordering::Relaxed));
             let file = shared.settings.lock().file.clone();
-            let read = tokio::task::spawn_blocking(move || {
-                run_records::read_run_record(&file, run, number)
-            });
-            let read = read.await;
-            let record =
-                read.unwrap_or_else(|_| Err(Problem::internal("the journal could not be read")))?;
+            let read = move || run_records::read_run_record(&file, run, number);
+            let record = run_blocking("the journal could not be read", read).await?;
             if take_over {
                 shared.queue.add_run(run, None, recorded_run_bytes(&record));
             }
@@ -260,14 +254,23 @@ impl Journal {
 fn recorded_run_bytes(record: &RunRecord) -> usize {
     let call_bytes = |call: &CallRecord| {
         let answer = call.ended.as_ref().and_then(|ended| ended.answer.as_ref());
-        redaction::recorded_value_bytes(&call.began.args)
-            + answer.map_or(0, redaction::recorded_answer_bytes)
+        let costs = ValueCosts::RECORDED;
+        costs.value_bytes(&call.began.args) + answer.map_or(0, |it| costs.result_bytes(it))
     };
     record.began.script.len() + record.calls.iter().map(call_bytes).sum::<usize>()
 }
 
 async fn wait_until_written(markers: FlushMarkers) -> Result<()> {
     markers.wait_until_written().await.unwrap_or_else(|| Err(journal_closed_problem()))
+}
+
+/// Work that blocks, as files do.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    failure: &'static str,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(Problem::internal(failure)))
 }
 
 fn journal_closed_problem() -> Problem {

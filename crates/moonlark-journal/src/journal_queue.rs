@@ -18,7 +18,7 @@ use moonlark_core::Result;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::tool::BoxFuture;
 use moonlark_gateway::journal::{
-    CallBegan, CallEnded, JournalEntry, UpcomingCall, caller_key, redaction,
+    CallBegan, CallEnded, JournalEntry, UpcomingCall, ValueCosts, caller_key,
 };
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
@@ -229,7 +229,7 @@ impl JournalQueue {
         self: &Arc<Self>,
         call: UpcomingCall<'_>,
     ) -> Result<Option<BoxFuture<()>>> {
-        let bytes = call.exact_args.map(redaction::recorded_value_bytes);
+        let bytes = call.exact_args.map(|args| ValueCosts::RECORDED.value_bytes(args));
         let mut state = self.state.lock();
         if let (Some(bytes), Some(run)) = (bytes, call.run) {
             state.runs.count_call(run, call.caller.name(), call.tool, bytes)?;

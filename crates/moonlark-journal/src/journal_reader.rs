@@ -11,7 +11,7 @@ use moonlark_core::content::ToolAnswer;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::secret::{Secrets, secrets_from_literals};
 use moonlark_core::tool::CallEffects;
-use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_core::{Problem, Result, Value};
 use moonlark_gateway::Caller;
 use moonlark_gateway::approval::ApprovalState;
 use moonlark_gateway::journal::{JournalQuery, JournalQueryKind};
@@ -20,7 +20,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::id_search::{ID_HAS_PART, MAX_CANDIDATES, ambiguous_id_problem, hex_digits};
-use crate::journal_rows::{SqlId, effects_from_bits, unix_micros};
+use crate::journal_rows::{SqlId, duration_from_micros, effects_from_bits, unix_micros};
 use crate::journal_schema::{JOURNAL_DATABASE, journal_problem};
 use crate::process_lock;
 use crate::sealing::{JournalSeal, SealedField};
@@ -425,7 +425,7 @@ fn read_run_summary(
     alive: &mut ProcessLiveness<'_>,
 ) -> rusqlite::Result<RunSummary> {
     let outcome: Option<String> = row.get(3)?;
-    let approval: Option<[u8; 16]> = row.get(10)?;
+    let approval = read_id_if_any(row, 10)?;
     let lock: Option<String> = row.get(11)?;
     let is_alive = alive.is_alive(lock.as_deref());
     let asked: Option<String> = row.get(13)?;
@@ -451,7 +451,7 @@ fn read_run_summary(
         caller: CallerView { surface: row.get(5)?, name: row.get(6)?, client: row.get(7)? },
         script: row.get(8)?,
         plan: row.get(9)?,
-        approval: approval.map(RecordId::from_bytes),
+        approval,
         approval_state,
         decided_by: row.get::<_, Option<String>>(15)?.filter(|_| approval.is_some()),
         is_alive,
@@ -497,8 +497,8 @@ fn read_call_view(row: &Row<'_>, alive: &mut ProcessLiveness<'_>) -> rusqlite::R
         tool: row.get(8)?,
         source: row.get(9)?,
         arguments: row.get(10)?,
-        parent: row.get::<_, Option<[u8; 16]>>(11)?.map(RecordId::from_bytes),
-        run: row.get::<_, Option<[u8; 16]>>(12)?.map(RecordId::from_bytes),
+        parent: read_id_if_any(row, 11)?,
+        run: read_id_if_any(row, 12)?,
         place: row.get(13)?,
         effects: effects_from_bits(row.get(15)?),
         state,
@@ -523,8 +523,12 @@ impl ProcessLiveness<'_> {
     }
 }
 
-fn read_id(row: &Row<'_>, at: usize) -> rusqlite::Result<RecordId> {
+pub(crate) fn read_id(row: &Row<'_>, at: usize) -> rusqlite::Result<RecordId> {
     row.get::<_, [u8; 16]>(at).map(RecordId::from_bytes)
+}
+
+pub(crate) fn read_id_if_any(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<RecordId>> {
+    Ok(row.get::<_, Option<[u8; 16]>>(at)?.map(RecordId::from_bytes))
 }
 
 fn read_time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
@@ -532,13 +536,12 @@ fn read_time(row: &Row<'_>, at: usize) -> rusqlite::Result<Timestamp> {
 }
 
 fn read_duration(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Duration>> {
-    let micros: Option<i64> = row.get(at)?;
-    Ok(micros.map(|micros| Duration::from_micros(u64::try_from(micros).unwrap_or(0))))
+    Ok(row.get::<_, Option<i64>>(at)?.map(duration_from_micros))
 }
 
 fn no_run_problem(text: &str) -> Problem {
     let text = moonlark_core::value::shorten_text(text);
-    Problem::new(ProblemCode::NotFound, format!("the journal has no run {text}"))
+    Problem::not_found(format!("the journal has no run {text}"))
         .with_hint("`moonlark runs` lists those that are")
 }
 

@@ -8,13 +8,14 @@ use moonlark_core::content::ToolAnswer;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::tool::CallEffects;
 use moonlark_core::value::Object;
-use moonlark_core::{Problem, Result, Value};
+use moonlark_core::{Result, Value};
 use moonlark_gateway::journal::{
     CallBegan, CallEnded, JournalEntry, RunBegan, RunEnded, caller_key, redaction,
 };
 use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{CachedStatement, OptionalExtension, Transaction, params};
 
+use crate::journal_schema::JournalError;
 use crate::sealing::{JournalSeal, SealedField};
 use crate::usage::CallerUsage;
 use crate::value_packing::{pack_answer, pack_value};
@@ -22,32 +23,13 @@ use crate::value_packing::{pack_answer, pack_value};
 /// Bytes of a script that people are shown.
 const MAX_SHOWN_SCRIPT_BYTES: usize = 64 * 1024;
 
-/// Why a row could not be written: the file's fault, or the entry's.
-#[derive(Debug)]
-pub(crate) enum EntryWriteError {
-    Sqlite(rusqlite::Error),
-    Problem(Problem),
-}
-
-impl From<rusqlite::Error> for EntryWriteError {
-    fn from(error: rusqlite::Error) -> Self {
-        EntryWriteError::Sqlite(error)
-    }
-}
-
-impl From<Problem> for EntryWriteError {
-    fn from(problem: Problem) -> Self {
-        EntryWriteError::Problem(problem)
-    }
-}
-
 /// Write `entries` in their order, as rows of the process `process`.
 pub(crate) fn write_entries<'a>(
     transaction: &Transaction<'_>,
     entries: impl Iterator<Item = &'a JournalEntry> + Clone,
     process: i64,
     seal: &JournalSeal,
-) -> Result<(), EntryWriteError> {
+) -> Result<(), JournalError> {
     // A call that begins and ends in one batch, as most do, is one row at once.
     let ends: HashMap<RecordId, &CallEnded> = (entries.clone())
         .filter_map(|entry| match entry {
@@ -129,7 +111,7 @@ impl JournalRowWriter<'_, '_> {
         &mut self,
         began: &CallBegan,
         ended: Option<&CallEnded>,
-    ) -> Result<(), EntryWriteError> {
+    ) -> Result<(), JournalError> {
         let (id, caller) = (began.call, &began.caller);
         let shown = redaction::redact_arguments(&began.args, &began.secrets);
         let message = ended.and_then(|ended| ended.message.as_deref());
@@ -165,7 +147,7 @@ impl JournalRowWriter<'_, '_> {
         Ok(())
     }
 
-    fn update_ended_call(&mut self, ended: &CallEnded) -> Result<(), EntryWriteError> {
+    fn update_ended_call(&mut self, ended: &CallEnded) -> Result<(), JournalError> {
         self.calls.end.execute(params![
             SqlId(ended.call),
             duration_micros(ended.took),
@@ -182,7 +164,7 @@ impl JournalRowWriter<'_, '_> {
         Ok(())
     }
 
-    fn insert_run(&mut self, began: &RunBegan) -> Result<(), EntryWriteError> {
+    fn insert_run(&mut self, began: &RunBegan) -> Result<(), JournalError> {
         let exact = Value::from_fields([
             ("script", began.script.as_str().into()),
             ("timeout", began.timeout.map(|it| Value::Float(it.as_secs_f64())).into()),
@@ -212,7 +194,7 @@ impl JournalRowWriter<'_, '_> {
         Ok(())
     }
 
-    fn update_ended_run(&mut self, ended: &RunEnded) -> Result<(), EntryWriteError> {
+    fn update_ended_run(&mut self, ended: &RunEnded) -> Result<(), JournalError> {
         let answer = self.seal_answer(SealedField::RunAnswer, ended.run, ended.answer.as_ref())?;
         let bytes = answer.as_ref().map_or(0, Vec::len);
         let caller = self.transaction.query_row(
@@ -262,7 +244,11 @@ pub(crate) fn duration_micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn saturating_i64(number: u64) -> i64 {
+pub(crate) fn duration_from_micros(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+fn saturating_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

@@ -140,6 +140,35 @@ fn add_columns_indexes_and_usage(transaction: &Transaction<'_>) -> rusqlite::Res
     create_usage_table(transaction)
 }
 
+/// Why something was not read or written: the file's fault, or what is in it.
+#[derive(Debug)]
+pub(crate) enum JournalError {
+    Sqlite(rusqlite::Error),
+    Problem(Problem),
+}
+
+impl From<rusqlite::Error> for JournalError {
+    fn from(error: rusqlite::Error) -> Self {
+        JournalError::Sqlite(error)
+    }
+}
+
+impl From<Problem> for JournalError {
+    fn from(problem: Problem) -> Self {
+        JournalError::Problem(problem)
+    }
+}
+
+impl JournalError {
+    /// For the file at `path`.
+    pub(crate) fn into_problem(self, path: &Path) -> Problem {
+        match self {
+            JournalError::Sqlite(error) => journal_problem(path, &error),
+            JournalError::Problem(problem) => problem,
+        }
+    }
+}
+
 /// What went wrong with the file at `path`.
 pub(crate) fn journal_problem(path: &Path, error: &rusqlite::Error) -> Problem {
     JOURNAL_DATABASE.problem(path, error)

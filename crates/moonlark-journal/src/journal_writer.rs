@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior, params};
 
 use crate::journal_queue::{JournalQueue, JournalQueueItem};
-use crate::journal_rows::{self, EntryWriteError, unix_micros};
-use crate::journal_schema::{JOURNAL_DATABASE, JournalSettings, journal_problem};
+use crate::journal_rows::{self, unix_micros};
+use crate::journal_schema::{JOURNAL_DATABASE, JournalError, JournalSettings, journal_problem};
 use crate::process_lock::{self, ProcessLock};
 use crate::retention::JournalRetention;
 use crate::sealing::JournalSeal;
@@ -210,11 +210,7 @@ impl OpenJournal {
         Ok(OpenJournal { connection, seal, number, syncs: None, _process: process })
     }
 
-    fn write_items(
-        &mut self,
-        items: &[JournalQueueItem],
-        sync: bool,
-    ) -> Result<(), EntryWriteError> {
+    fn write_items(&mut self, items: &[JournalQueueItem], sync: bool) -> Result<(), JournalError> {
         if self.syncs.replace(sync) != Some(sync) {
             let level = if sync { "FULL" } else { "NORMAL" };
             self.connection.pragma_update(None, "synchronous", level)?;
@@ -243,16 +239,13 @@ impl JournalWriteFailure {
         JournalWriteFailure { problem: Box::new(problem), reopen: true, give_up: false }
     }
 
-    fn from_error(file: &Path, error: EntryWriteError) -> JournalWriteFailure {
+    fn from_error(file: &Path, error: JournalError) -> JournalWriteFailure {
         let error = match error {
-            EntryWriteError::Problem(problem) => {
-                return JournalWriteFailure {
-                    problem: Box::new(problem),
-                    reopen: false,
-                    give_up: true,
-                };
+            JournalError::Problem(problem) => {
+                let problem = Box::new(problem);
+                return JournalWriteFailure { problem, reopen: false, give_up: true };
             }
-            EntryWriteError::Sqlite(error) => error,
+            JournalError::Sqlite(error) => error,
         };
         use ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase, PermissionDenied, ReadOnly};
         use ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, SystemIoFailure};

@@ -47,22 +47,20 @@ pub(crate) fn is_process_alive(file: &Path, lock: &str) -> bool {
 
 /// The locks of the processes that write to the database at `file`.
 pub(crate) fn alive_locks(file: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(locks_folder(file)) else { return Vec::new() };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(|lock| is_process_alive(file, lock)).collect()
+    list_locks(file).filter(|lock| is_process_alive(file, lock)).collect()
 }
 
 /// Remove what processes left that were killed.
 pub(crate) fn remove_stale_locks(file: &Path) {
-    let Ok(entries) = std::fs::read_dir(locks_folder(file)) else { return };
-    for entry in entries.flatten() {
-        if let Some(lock) = entry.file_name().to_str()
-            && lock.parse::<RecordId>().is_ok()
-            && !is_process_alive(file, lock)
-        {
-            let _ = std::fs::remove_file(entry.path());
-        }
+    let ours = list_locks(file).filter(|lock| lock.parse::<RecordId>().is_ok());
+    for lock in ours.filter(|lock| !is_process_alive(file, lock)) {
+        let _ = std::fs::remove_file(locks_folder(file).join(lock));
     }
+}
+
+fn list_locks(file: &Path) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(locks_folder(file)).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok())
 }
 
 fn locks_folder(file: &Path) -> PathBuf {

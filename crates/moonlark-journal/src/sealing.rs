@@ -4,15 +4,14 @@
 //! The key is a file beside it, for this user's eyes only. What is sealed says
 //! where it belongs, so nobody can move it to another row.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::{Problem, Result};
-use moonlark_state::create_private_file;
+use moonlark_state::read_or_make_key;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 
@@ -40,11 +39,8 @@ impl JournalSeal {
     /// The key beside the database at `file`; made if there is none.
     pub(crate) fn load_beside(file: &Path) -> Result<JournalSeal> {
         let path = file.with_extension("key");
-        let bytes = match read_key(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => make_key(&path),
-            other => other,
-        };
-        let bytes = bytes.map_err(|error| unusable_key_problem(&path, &error))?;
+        let bytes = read_or_make_key(&path, JOURNAL_KEY_BYTES, "it")
+            .map_err(|error| unusable_key_problem(&path, &error))?;
         Self::from_bytes(&bytes).ok_or_else(|| {
             let file = path.display();
             Problem::unavailable(format!("the key of the journal, {file}, is damaged"))
@@ -141,23 +137,6 @@ fn associated_data(spot: SealedField, id: RecordId) -> [u8; 17] {
     let mut aad = [spot as u8; 17];
     aad[1..].copy_from_slice(id.as_bytes());
     aad
-}
-
-fn read_key(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    if std::os::unix::fs::MetadataExt::mode(&file.metadata()?) & 0o077 != 0 {
-        return Err(io::Error::other("others can read it: `chmod 600` keeps it"));
-    }
-    let mut bytes = Vec::new();
-    file.take(1024).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Whoever else makes one at the same time ends up with the same.
-fn make_key(path: &Path) -> io::Result<Vec<u8>> {
-    let mut key = vec![0; JOURNAL_KEY_BYTES];
-    getrandom::fill(&mut key).map_err(io::Error::other)?;
-    if create_private_file(path, &key)? { Ok(key) } else { read_key(path) }
 }
 
 fn unusable_key_problem(path: &Path, error: &io::Error) -> Problem {

@@ -19,7 +19,7 @@ use moonlark_core::limits::format_size;
 use moonlark_core::{Problem, ProblemCode, Result};
 use moonlark_gateway::Caller;
 use moonlark_gateway::call::LOCAL_CALLER;
-use moonlark_gateway::metrics::family::{MetricFamily, MetricKind};
+use moonlark_gateway::metrics::family::MetricFamily;
 use parking_lot::Mutex;
 
 use crate::machine_memory::machine_memory_bytes;
@@ -116,24 +116,21 @@ impl ScriptMemory {
     pub(crate) fn metric_families(&self) -> Vec<MetricFamily> {
         let bytes = |units: u32| units as f64 * MEMORY_UNIT_BYTES as f64;
         vec![
-            MetricFamily::from_value(
+            MetricFamily::gauge(
                 "moonlark_script_memory_bytes",
-                MetricKind::Gauge,
                 "Memory that Luau scripts hold, of the limit limits.memory_total",
-                bytes(self.all.held()),
-            ),
-            MetricFamily::from_value(
+            )
+            .with_value(bytes(self.all.held())),
+            MetricFamily::gauge(
                 "moonlark_script_memory_limit_bytes",
-                MetricKind::Gauge,
                 "How much that may be: limits.memory_total",
-                bytes(self.total.load(Ordering::Relaxed)),
-            ),
-            MetricFamily::from_value(
+            )
+            .with_value(bytes(self.total.load(Ordering::Relaxed))),
+            MetricFamily::counter(
                 "moonlark_script_memory_refused_total",
-                MetricKind::Counter,
                 "Luau scripts that were refused or ended because of that limit",
-                self.refused.load(Ordering::Relaxed) as f64,
-            ),
+            )
+            .with_value(self.refused.load(Ordering::Relaxed) as f64),
         ]
     }
 }

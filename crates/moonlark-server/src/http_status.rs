@@ -43,6 +43,21 @@ pub(crate) fn problem_body(problem: &Problem) -> Json {
     }
 }
 
+/// What a route answers that fails.
+pub(crate) struct ProblemResponse(Problem);
+
+impl From<Problem> for ProblemResponse {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl IntoResponse for ProblemResponse {
+    fn into_response(self) -> Response {
+        problem_response(&self.0)
+    }
+}
+
 /// `{"error": {code, message, …}}` with its status.
 pub(crate) fn problem_response(problem: &Problem) -> Response {
     let mut response =

@@ -7,15 +7,15 @@ use axum::extract::{Path, Query, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName};
 use moonlark_core::record_id::RecordId;
-use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_core::{Problem, Result};
 use moonlark_gateway::Gateway;
 use moonlark_gateway::approval::{ApprovalDecider, ApprovalDecision, ApprovalLedger};
-use moonlark_gateway::journal::{JournalQuery, JournalQueryKind, JournalRecorder};
+use moonlark_gateway::journal::{JournalQuery, JournalQueryKind};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
-use crate::http_status;
+use crate::http_status::ProblemResponse;
 use crate::principal::Principal;
 use crate::rest_routes::RestState;
 
@@ -31,53 +31,47 @@ pub(crate) struct RunsPageQuery {
     before: Option<String>,
 }
 
+type JsonAnswer = Result<axum::Json<Json>, ProblemResponse>;
+
 pub(crate) async fn list_runs(
     Extract(state): Extract<RestState>,
     who: Principal,
     Query(part): Query<RunsPageQuery>,
-) -> Response {
-    json_or_problem(query_runs(state.gateway(), &who, part).await)
-}
-
-async fn query_runs(gateway: &Gateway, who: &Principal, part: RunsPageQuery) -> Result<Json> {
+) -> JsonAnswer {
     let before = part.before.as_deref().map(str::parse).transpose()?;
     let most = part.limit.unwrap_or(MAX_RUNS_PER_PAGE).clamp(1, MAX_RUNS_PER_PAGE);
-    let look =
-        JournalQuery { what: JournalQueryKind::Runs { most, before }, of: owner_filter(who) };
-    require_recorder(gateway)?.run_query(look).await
+    run_query(&state, &who, JournalQueryKind::Runs { most, before }).await
 }
 
 pub(crate) async fn show_run(
     Extract(state): Extract<RestState>,
     who: Principal,
     Path(id): Path<String>,
-) -> Response {
-    let look = async {
-        let look =
-            JournalQuery { what: JournalQueryKind::Run(id.parse()?), of: owner_filter(&who) };
-        require_recorder(state.gateway())?.run_query(look).await
-    };
-    json_or_problem(look.await)
+) -> JsonAnswer {
+    run_query(&state, &who, JournalQueryKind::Run(id.parse()?)).await
 }
 
-pub(crate) async fn list_approvals(Extract(state): Extract<RestState>, who: Principal) -> Response {
-    let look = async {
-        require_approvals(state.gateway())?.describe_requests(None, owner_filter(&who)).await
-    };
-    json_or_problem(look.await)
+async fn run_query(state: &RestState, who: &Principal, what: JournalQueryKind) -> JsonAnswer {
+    let recorder = state.gateway().recorder().ok_or_else(no_journal_problem)?;
+    let look = JournalQuery { what, of: owner_filter(who) };
+    Ok(axum::Json(recorder.run_query(look).await?))
+}
+
+pub(crate) async fn list_approvals(
+    Extract(state): Extract<RestState>,
+    who: Principal,
+) -> JsonAnswer {
+    let kept = require_approvals(state.gateway())?;
+    Ok(axum::Json(kept.describe_requests(None, owner_filter(&who)).await?))
 }
 
 pub(crate) async fn show_approval(
     Extract(state): Extract<RestState>,
     who: Principal,
     Path(id): Path<String>,
-) -> Response {
-    let look = async {
-        require_approvals(state.gateway())?
-            .describe_requests(Some(id.parse()?), owner_filter(&who))
-            .await
-    };
-    json_or_problem(look.await)
+) -> JsonAnswer {
+    let kept = require_approvals(state.gateway())?;
+    Ok(axum::Json(kept.describe_requests(Some(id.parse()?), owner_filter(&who)).await?))
 }
 
 pub(crate) async fn decide_approval(
@@ -85,38 +79,29 @@ pub(crate) async fn decide_approval(
     who: Principal,
     Path((id, word)): Path<(String, String)>,
     headers: HeaderMap,
-) -> Response {
-    json_or_problem(apply_decision(state.gateway(), &who, &id, &word, &headers).await)
-}
-
-async fn apply_decision(
-    gateway: &Gateway,
-    who: &Principal,
-    id: &str,
-    word: &str,
-    headers: &HeaderMap,
-) -> Result<Json> {
-    let decision = match word {
+) -> JsonAnswer {
+    let decision = match word.as_str() {
         "approve" => ApprovalDecision::Approve,
         "deny" => ApprovalDecision::Deny,
         _ => {
-            return Err(Problem::new(ProblemCode::NotFound, "an approval is approved or denied")
-                .with_hint("POST /approvals/ID/approve or /approvals/ID/deny"));
+            return Err(Problem::not_found("an approval is approved or denied")
+                .with_hint("POST /approvals/ID/approve or /approvals/ID/deny")
+                .into());
         }
     };
     let id: RecordId = id.parse()?;
     let caller = who.to_caller("rest").name().to_owned();
-    let by = match (who.is_operator(), approval_tokens(headers).into_iter().next()) {
+    let by = match (who.is_operator(), approval_tokens(&headers).into_iter().next()) {
         (true, _) => ApprovalDecider::Operator(caller),
         (false, Some(token)) => ApprovalDecider::Holder { token, name: caller },
         (false, None) => {
-            return Err(Problem::new(ProblemCode::Forbidden, "deciding needs the token of the approval")
-                .with_hint(format!("send it as the header Moonlark-Approval, where the answer to the call had one; otherwise ask the operator of this server to decide on approval {id}")));
+            return Err(Problem::forbidden("deciding needs the token of the approval")
+                .with_hint(format!("send it as the header Moonlark-Approval, where the answer to the call had one; otherwise ask the operator of this server to decide on approval {id}")).into());
         }
     };
-    let kept = require_approvals(gateway)?;
+    let kept = require_approvals(state.gateway())?;
     kept.record_decision(id, decision, by).await?;
-    kept.describe_requests(Some(id), None).await
+    Ok(axum::Json(kept.describe_requests(Some(id), None).await?))
 }
 
 /// The tokens of approvals that came with a request.
@@ -128,17 +113,14 @@ pub(crate) fn approval_tokens(headers: &HeaderMap) -> Vec<String> {
 
 /// Whether the server is up, and what is wrong with it all the same.
 pub(crate) async fn show_health(Extract(state): Extract<RestState>) -> Response {
-    let trouble = state.gateway().recorder().and_then(|recorder| recorder.current_problem());
+    let recorder = state.gateway().recorder();
     let mut health = json!({"status": "ok", "version": crate::MOONLARK_VERSION});
-    if trouble.is_some() {
+    if recorder.is_some_and(|recorder| recorder.current_problem().is_some()) {
         // Anybody may ask: where it is, and what is wrong, is for the operator.
         let said = "the journal cannot be written: see the server's log, or `moonlark doctor`";
         health["status"] = "degraded".into();
         health["journal"] = said.into();
-    }
-    if trouble.is_none()
-        && let Some(recorder) = state.gateway().recorder()
-    {
+    } else if let Some(recorder) = recorder {
         // The last count, so that nobody waits for the disk. That there is none is said.
         match recorder.count_interrupted_runs() {
             Some(0) => {}
@@ -166,20 +148,9 @@ pub(crate) async fn show_readiness(Extract(state): Extract<RestState>) -> Respon
     }
 }
 
-fn json_or_problem(result: Result<Json>) -> Response {
-    match result {
-        Ok(json) => axum::Json(json).into_response(),
-        Err(problem) => http_status::problem_response(&problem),
-    }
-}
-
 /// Whose they must be; none for all.
 fn owner_filter(who: &Principal) -> Option<String> {
     who.to_caller("rest").name.filter(|_| !who.is_operator()).map(|name| name.to_string())
-}
-
-fn require_recorder(gateway: &Gateway) -> Result<&Arc<dyn JournalRecorder>> {
-    gateway.recorder().ok_or_else(no_journal_problem)
 }
 
 fn require_approvals(gateway: &Gateway) -> Result<&Arc<dyn ApprovalLedger>> {
@@ -187,6 +158,5 @@ fn require_approvals(gateway: &Gateway) -> Result<&Arc<dyn ApprovalLedger>> {
 }
 
 fn no_journal_problem() -> Problem {
-    Problem::new(ProblemCode::NotFound, "no journal is kept")
-        .with_hint("set journal.enabled = true")
+    Problem::not_found("no journal is kept").with_hint("set journal.enabled = true")
 }

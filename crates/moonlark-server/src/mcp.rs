@@ -41,10 +41,10 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
     CompleteResult, DiscoverResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
     GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams, InitializeResult,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    LoggingLevel, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ServerConfig, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
-    UnsubscribeRequestParams, UpdateTaskParams,
+    InputResponses, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, LoggingLevel, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
+    SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::transport::streamable_http_server::session::SessionRestoreMarker;
@@ -60,7 +60,7 @@ use content_kinds::ContentKinds;
 use legacy_subscriptions::LegacySubscriptions;
 use list_caching::ListCaching;
 use mcp_caller::{CallContinuation, McpClientSession, caller_from_request, is_modern};
-use mcp_listing::{McpListing, McpListingCache, paginate_list};
+use mcp_listing::{ListPage, McpListing, McpListingCache, paginate_list};
 use resumable_call::McpCallee;
 use sessions::OpenedSession;
 use tool_result::{AnswerForm, error_from_problem, requires_input, tool_response, typed_response};
@@ -179,6 +179,19 @@ impl McpServer {
         ListCaching::for_caller(&self.gateway, &caller_from_request(context, &self.session))
     }
 
+    async fn list_page<T: Clone>(
+        &self,
+        list: fn(&McpListing) -> &Vec<T>,
+        request: Option<PaginatedRequestParams>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<ListPage<T>, ErrorData> {
+        let listing = self.listing_for_request(context).await;
+        let (items, next_cursor) = paginate_list(list(&listing), request)?;
+        let caching = is_modern(context).then(|| self.list_caching(context));
+        let (ttl_ms, cache_scope) = caching.map(|it| (it.ttl_ms, it.scope)).unzip();
+        Ok(ListPage { items, next_cursor, ttl_ms, cache_scope })
+    }
+
     /// What this request wants to be told: modern clients say so in the request
     /// and otherwise want nothing.
     fn requested_notifications(
@@ -253,6 +266,26 @@ impl McpServer {
         let args = Value::from_json(json!({"method": method, "params": params}))?;
         self.run_callee(McpCallee::Door(offers.door.clone()), args, sequel, context).await
     }
+
+    /// The same for a request about a task.
+    async fn forward_task_request(
+        &self,
+        method: &str,
+        task_id: &str,
+        params: impl Serialize,
+        responses: Option<InputResponses>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ToolAnswer, ErrorData> {
+        let catalog = self.catalog_for(&context);
+        let offers = server_capabilities::source_of_task(&catalog, task_id)?;
+        let sequel = CallContinuation { state: None, responses };
+        let ended = self.forward_to_source(offers, method, params, sequel, context).await;
+        ended.map_err(error_from_problem)
+    }
+}
+
+fn opened_session(context: &RequestContext<RoleServer>) -> Option<&OpenedSession> {
+    context.extensions.get::<Parts>()?.extensions.get()
 }
 
 impl ServerHandler for McpServer {
@@ -276,9 +309,7 @@ impl ServerHandler for McpServer {
     ) -> Result<InitializeResult, ErrorData> {
         self.await_scripts().await;
         context.peer.set_peer_info(request.clone());
-        let opened = context.extensions.get::<Parts>();
-        let opened = opened.and_then(|parts| parts.extensions.get::<OpenedSession>());
-        if let Some(level) = opened.and_then(OpenedSession::earlier_level) {
+        if let Some(level) = opened_session(&context).and_then(OpenedSession::earlier_level) {
             let caller = caller_from_request(&context, &self.session);
             self.wishes.set_log_level(&self.gateway, &caller, level, &context.peer);
         }
@@ -301,15 +332,9 @@ impl ServerHandler for McpServer {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let listing = self.listing_for_request(&context).await;
-        let (tools, next) = paginate_list(listing.tools(), request)?;
-        let mut page = ListToolsResult::with_all_items(tools);
-        page.next_cursor = next;
-        if is_modern(&context) {
-            let ListCaching { ttl_ms, scope } = self.list_caching(&context);
-            page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
-        }
-        Ok(page)
+        let ListPage { items: tools, next_cursor, ttl_ms, cache_scope } =
+            self.list_page(|it| &it.tools, request, &context).await?;
+        Ok(ListToolsResult { tools, next_cursor, ttl_ms, cache_scope, ..Default::default() })
     }
 
     fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
@@ -332,15 +357,15 @@ impl ServerHandler for McpServer {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let (resources, next) =
-            paginate_list(self.listing_for_request(&context).await.resources(), request)?;
-        let mut page = ListResourcesResult::with_all_items(resources);
-        page.next_cursor = next;
-        if is_modern(&context) {
-            let ListCaching { ttl_ms, scope } = self.list_caching(&context);
-            page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
-        }
-        Ok(page)
+        let ListPage { items: resources, next_cursor, ttl_ms, cache_scope } =
+            self.list_page(|it| &it.resources, request, &context).await?;
+        Ok(ListResourcesResult {
+            resources,
+            next_cursor,
+            ttl_ms,
+            cache_scope,
+            ..Default::default()
+        })
     }
 
     async fn list_resource_templates(
@@ -348,15 +373,16 @@ impl ServerHandler for McpServer {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let (templates, next) =
-            paginate_list(self.listing_for_request(&context).await.templates(), request)?;
-        let mut page = ListResourceTemplatesResult::with_all_items(templates);
-        page.next_cursor = next;
-        if is_modern(&context) {
-            let ListCaching { ttl_ms, scope } = self.list_caching(&context);
-            page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
-        }
-        Ok(page)
+        let ListPage { items: resource_templates, next_cursor, ttl_ms, cache_scope } =
+            self.list_page(|it| &it.templates, request, &context).await?;
+        let rest = ListResourceTemplatesResult::default();
+        Ok(ListResourceTemplatesResult {
+            resource_templates,
+            next_cursor,
+            ttl_ms,
+            cache_scope,
+            ..rest
+        })
     }
 
     async fn list_prompts(
@@ -364,15 +390,9 @@ impl ServerHandler for McpServer {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let (prompts, next) =
-            paginate_list(self.listing_for_request(&context).await.prompts(), request)?;
-        let mut page = ListPromptsResult::with_all_items(prompts);
-        page.next_cursor = next;
-        if is_modern(&context) {
-            let ListCaching { ttl_ms, scope } = self.list_caching(&context);
-            page = page.with_ttl_ms(ttl_ms).with_cache_scope(scope);
-        }
-        Ok(page)
+        let ListPage { items: prompts, next_cursor, ttl_ms, cache_scope } =
+            self.list_page(|it| &it.prompts, request, &context).await?;
+        Ok(ListPromptsResult { prompts, next_cursor, ttl_ms, cache_scope, ..Default::default() })
     }
 
     async fn read_resource(
@@ -413,8 +433,7 @@ impl ServerHandler for McpServer {
         };
         let catalog = self.catalog_with(&context, is_known).await;
         let Some(offers) = resources_for_prompt(catalog.source_resources(), &request.name) else {
-            let problem =
-                Problem::new(ProblemCode::NotFound, "no source has a prompt of this name");
+            let problem = Problem::not_found("no source has a prompt of this name");
             return Err(error_from_problem(problem));
         };
         let sequel = CallContinuation {
@@ -444,16 +463,12 @@ impl ServerHandler for McpServer {
         };
         let catalog = self.catalog_with(&context, is_known).await;
         match server_capabilities::source_of_reference(&catalog, &request.r#ref) {
-            Some(offers) => typed_response(
-                self.forward_to_source(
-                    offers,
-                    "completion/complete",
-                    request,
-                    CallContinuation::default(),
-                    context,
+            Some(offers) => {
+                let (method, sequel) = ("completion/complete", CallContinuation::default());
+                typed_response(
+                    self.forward_to_source(offers, method, request, sequel, context).await,
                 )
-                .await,
-            ),
+            }
             // Nobody has anything to suggest.
             None => Ok(CompleteResult::default()),
         }
@@ -464,18 +479,10 @@ impl ServerHandler for McpServer {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let catalog = self.catalog_for(&context);
-        let offers = server_capabilities::source_of_task(&catalog, &request.task_id)?;
-        typed_response(
-            self.forward_to_source(
-                offers,
-                "tasks/get",
-                request,
-                CallContinuation::default(),
-                context,
-            )
-            .await,
-        )
+        let id = request.task_id.clone();
+        typed_response(Ok(self
+            .forward_task_request("tasks/get", &id, request, None, context)
+            .await?))
     }
 
     async fn update_task(
@@ -483,15 +490,9 @@ impl ServerHandler for McpServer {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let catalog = self.catalog_for(&context);
-        let offers = server_capabilities::source_of_task(&catalog, &request.task_id)?;
         // Here the responses are what it is about.
-        let sequel = CallContinuation {
-            responses: Some(request.input_responses.clone()),
-            ..CallContinuation::default()
-        };
-        let ended = self.forward_to_source(offers, "tasks/update", request, sequel, context).await;
-        ended.map(|_| ()).map_err(error_from_problem)
+        let (id, responses) = (request.task_id.clone(), Some(request.input_responses.clone()));
+        self.forward_task_request("tasks/update", &id, request, responses, context).await.map(drop)
     }
 
     async fn cancel_task(
@@ -499,18 +500,8 @@ impl ServerHandler for McpServer {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let catalog = self.catalog_for(&context);
-        let offers = server_capabilities::source_of_task(&catalog, &request.task_id)?;
-        let ended = self
-            .forward_to_source(
-                offers,
-                "tasks/cancel",
-                request,
-                CallContinuation::default(),
-                context,
-            )
-            .await;
-        ended.map(|_| ()).map_err(error_from_problem)
+        let id = request.task_id.clone();
+        self.forward_task_request("tasks/cancel", &id, request, None, context).await.map(drop)
     }
 
     async fn set_level(
@@ -522,9 +513,7 @@ impl ServerHandler for McpServer {
         if !is_modern(&context) {
             let caller = caller_from_request(&context, &self.session);
             self.wishes.set_log_level(&self.gateway, &caller, request.level, &context.peer);
-            let opened = context.extensions.get::<Parts>();
-            let opened = opened.and_then(|parts| parts.extensions.get::<OpenedSession>());
-            if let Some(opened) = opened {
+            if let Some(opened) = opened_session(&context) {
                 opened.keep_level(request.level).await;
             }
         }
@@ -533,15 +522,9 @@ impl ServerHandler for McpServer {
             catalog.source_resources().iter().filter(|it| it.capabilities.contains_key("logging"))
         {
             let params = json!({"level": request.level});
-            let passed = self.forward_to_source(
-                offers,
-                "logging/setLevel",
-                params,
-                CallContinuation::default(),
-                context.clone(),
-            );
+            let (method, sequel) = ("logging/setLevel", CallContinuation::default());
             // Its own level stays, and ours holds in any case.
-            let _ = passed.await;
+            let _ = self.forward_to_source(offers, method, params, sequel, context.clone()).await;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use axum::extract::State as Extract;
 use axum::response::{IntoResponse, Response};
 use http::header;
 use moonlark_gateway::Gateway;
-use moonlark_gateway::metrics::family::{MetricFamily, MetricKind};
+use moonlark_gateway::metrics::family::MetricFamily;
 
 use crate::MOONLARK_VERSION;
 use crate::rest_routes::RestState;
@@ -24,22 +24,17 @@ pub(crate) async fn serve_metrics(Extract(state): Extract<RestState>) -> Respons
 
 /// Everything that is counted, at this moment.
 pub async fn collect_metrics(gateway: &Gateway) -> Vec<MetricFamily> {
-    let build = MetricFamily::new(
-        "moonlark_build_info",
-        MetricKind::Gauge,
-        "The version of Moonlark; always 1",
-    );
+    let build = MetricFamily::gauge("moonlark_build_info", "The version of Moonlark; always 1");
     let mut all = vec![build.with_sample(vec![("version", MOONLARK_VERSION.to_owned())], 1.0)];
     all.extend(gateway.collect_metrics());
     if let Some(approvals) = gateway.approval_ledger() {
         // Of what cannot be read, nothing is said.
         all.extend(approvals.count_pending().await.ok().map(|waiting| {
-            MetricFamily::from_value(
+            MetricFamily::gauge(
                 "moonlark_approvals_waiting",
-                MetricKind::Gauge,
                 "Calls that wait for a person to decide",
-                waiting as f64,
             )
+            .with_value(waiting as f64)
         }));
     }
     all.extend(process_metrics::process_metrics());

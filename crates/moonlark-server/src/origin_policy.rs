@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
-use moonlark_core::{Problem, ProblemCode};
+use moonlark_core::Problem;
 
 use crate::http_status;
 
@@ -71,10 +71,8 @@ impl OriginPolicy {
         headers: &HeaderMap,
         uri: &Uri,
     ) -> Result<Option<HeaderValue>, Problem> {
-        let mut hosts: Vec<&str> = Vec::new();
-        for host in headers.get_all(header::HOST) {
-            hosts.push(host.to_str().unwrap_or_default());
-        }
+        let hosts = headers.get_all(header::HOST).iter();
+        let mut hosts: Vec<&str> = hosts.map(|host| host.to_str().unwrap_or_default()).collect();
         // A request may name it in its first line as well, or only there.
         hosts.extend(uri.authority().map(|authority| authority.as_str()));
         let Some(host) = hosts.first() else {
@@ -89,7 +87,7 @@ impl OriginPolicy {
         if !is_loopback_host(name)
             && !self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(name))
         {
-            return Err(forbidden_problem(format!("the Host {name} is not served here"))
+            return Err(Problem::forbidden(format!("the Host {name} is not served here"))
                 .with_hint(format!("add {name:?} to server.allowed_hosts if it is yours")));
         }
         let mut origins = headers.get_all(header::ORIGIN).iter();
@@ -104,7 +102,7 @@ impl OriginPolicy {
         if second.is_none() && allowed {
             return Ok(Some(origin.clone()));
         }
-        Err(forbidden_problem(format!("pages of {text} may not call this server"))
+        Err(Problem::forbidden(format!("pages of {text} may not call this server"))
             .with_hint(format!("add {text:?} to server.allowed_origins if it is yours")))
     }
 }
@@ -114,15 +112,11 @@ impl OriginPolicy {
 fn check_fetch_site(headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
     let elsewhere = |site: &HeaderValue| !matches!(site.as_bytes(), b"same-origin" | b"none");
     if headers.get_all(FETCH_SITE_HEADER).iter().any(elsewhere) {
-        Err(forbidden_problem("a page of another site may not call this server".to_owned())
+        Err(Problem::forbidden("a page of another site may not call this server")
             .with_hint("open the address itself, not by a link"))
     } else {
         Ok(None)
     }
-}
-
-fn forbidden_problem(message: String) -> Problem {
-    Problem::new(ProblemCode::Forbidden, message)
 }
 
 /// The host without its port; none if it is no host.

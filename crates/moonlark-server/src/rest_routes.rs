@@ -24,6 +24,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
+use crate::http_status::ProblemResponse;
 use crate::principal::Principal;
 use crate::{http_status, journal_routes, request_trace, server_openapi};
 
@@ -114,12 +115,10 @@ pub(crate) async fn call_tool(
     Path(name): Path<String>,
     who: Principal,
     request: Request,
-) -> Response {
+) -> Result<Response, ProblemResponse> {
     let (parts, body) = request.into_parts();
-    match read_body(&shared, &parts.headers, body).await {
-        Ok(args) => answer_call(&shared, name, args, who, &parts.headers).await,
-        Err(problem) => http_status::problem_response(&problem),
-    }
+    let args = read_body(&shared, &parts.headers, body).await?;
+    answer_call(&shared, name, args, who, &parts.headers).await
 }
 
 /// Reading by GET, for tools that only read and need no parameters.
@@ -128,21 +127,16 @@ pub(crate) async fn call_tool_by_get(
     Path(name): Path<String>,
     who: Principal,
     headers: HeaderMap,
-) -> Response {
+) -> Result<Response, ProblemResponse> {
     let catalog = shared.gateway.loaded_catalog(&who.to_caller("rest")).await;
-    match catalog.find_tool_for_agents(&name) {
-        Ok(tool) if tool.effects.read_only && !tool.input.json().contains_key("required") => {
-            answer_call(&shared, name, Value::Object(Default::default()), who, &headers).await
-        }
-        Ok(_) => http_status::problem_response(
-            &Problem::new(
-                ProblemCode::MethodNotAllowed,
-                format!("the tool {name} is called with POST"),
-            )
-            .with_hint("send its parameters as a JSON object"),
-        ),
-        Err(problem) => http_status::problem_response(&problem),
+    let tool = catalog.find_tool_for_agents(&name)?;
+    if !tool.effects.read_only || tool.input.json().contains_key("required") {
+        let message = format!("the tool {name} is called with POST");
+        return Err(Problem::new(ProblemCode::MethodNotAllowed, message)
+            .with_hint("send its parameters as a JSON object")
+            .into());
     }
+    answer_call(&shared, name, Value::Object(Default::default()), who, &headers).await
 }
 
 async fn read_body(shared: &RestStateInner, headers: &HeaderMap, body: Body) -> Result<Value> {
@@ -154,11 +148,10 @@ async fn read_body(shared: &RestStateInner, headers: &HeaderMap, body: Body) -> 
         let over = std::error::Error::source(&error)
             .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
         if over {
-            Problem::new(
-                ProblemCode::TooLarge,
-                format!("the request body is larger than {}", format_size(shared.request_body)),
-            )
-            .with_hint("send less, or raise limits.request_body")
+            let most = format_size(shared.request_body);
+            let message = format!("the request body is larger than {most}");
+            Problem::new(ProblemCode::TooLarge, message)
+                .with_hint("send less, or raise limits.request_body")
         } else {
             Problem::bad_request("the request body did not arrive whole")
         }
@@ -173,14 +166,10 @@ async fn read_body(shared: &RestStateInner, headers: &HeaderMap, body: Body) -> 
         || (kind.to_ascii_lowercase().starts_with("application/")
             && kind.to_ascii_lowercase().ends_with("+json"));
     if !is_json {
-        return Err(Problem::new(
-            ProblemCode::UnsupportedMediaType,
-            format!(
-                "the request body must be JSON, not {}",
-                if kind.is_empty() { "of no type" } else { kind }
-            ),
-        )
-        .with_hint("send the header Content-Type: application/json"));
+        let kind = if kind.is_empty() { "of no type" } else { kind };
+        let message = format!("the request body must be JSON, not {kind}");
+        return Err(Problem::new(ProblemCode::UnsupportedMediaType, message)
+            .with_hint("send the header Content-Type: application/json"));
     }
     let args = Value::parse_json(&body).map_err(|mut problem| {
         // Too deep is the caller's mistake here, not a limit of a script.
@@ -202,7 +191,7 @@ async fn answer_call(
     args: Value,
     who: Principal,
     headers: &HeaderMap,
-) -> Response {
+) -> Result<Response, ProblemResponse> {
     let streams = headers
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok())
@@ -215,12 +204,10 @@ async fn answer_call(
         trace: request_trace::trace_from_headers(headers),
     };
     if streams {
-        return stream_call(shared.gateway.clone(), asker, name, args);
+        return Ok(stream_call(shared.gateway.clone(), asker, name, args));
     }
-    match run_tool(&shared.gateway, asker, None, &name, args).await {
-        Ok(body) => json_response(body.into()),
-        Err(problem) => http_status::problem_response(&problem),
-    }
+    let body = run_tool(&shared.gateway, asker, None, &name, args).await?;
+    Ok(json_response(body.into()))
 }
 
 /// Who asks, and what came with that.

@@ -16,10 +16,11 @@ use tower::Layer;
 use tower::util::BoxCloneSyncService;
 
 use crate::auth::{self, RequestAuthenticator};
+use crate::http_status::ProblemResponse;
 use crate::mcp::{McpFastPath, McpServer, McpSessions, SessionVault};
 use crate::origin_policy::{self, OriginPolicy};
 use crate::principal::Principal;
-use crate::{MOONLARK_VERSION, http_status, journal_routes, mcp, metrics, rest_routes};
+use crate::{MOONLARK_VERSION, journal_routes, mcp, metrics, rest_routes};
 
 /// The server, as whoever serves connections has it.
 pub type HttpApp = BoxCloneSyncService<Request, Response, Infallible>;
@@ -132,7 +133,7 @@ impl RequestGate {
         let path = request.uri().path();
         // The SDK takes everything below its own path for MCP.
         if path.starts_with("/mcp/.well-known/") {
-            return no_route_response(request.uri().clone()).await;
+            return no_route_response(request.uri().clone()).await.into_response();
         }
         if path != MCP_ROUTE {
             return next.run(request).await;
@@ -200,16 +201,12 @@ async fn serve_index() -> Response {
     .into_response()
 }
 
-async fn no_route_response(uri: http::Uri) -> Response {
-    http_status::problem_response(
-        &Problem::new(ProblemCode::NotFound, format!("nothing is at {}", uri.path()))
-            .with_hint("GET / lists what is here"),
-    )
+async fn no_route_response(uri: http::Uri) -> ProblemResponse {
+    let problem = Problem::not_found(format!("nothing is at {}", uri.path()));
+    problem.with_hint("GET / lists what is here").into()
 }
 
-async fn no_method_response(method: http::Method, uri: http::Uri) -> Response {
-    http_status::problem_response(&Problem::new(
-        ProblemCode::MethodNotAllowed,
-        format!("{} does not answer to {method}", uri.path()),
-    ))
+async fn no_method_response(method: http::Method, uri: http::Uri) -> ProblemResponse {
+    let message = format!("{} does not answer to {method}", uri.path());
+    Problem::new(ProblemCode::MethodNotAllowed, message).into()
 }

@@ -12,6 +12,7 @@
 
 pub mod atomic_file;
 pub mod env_text;
+mod key_file;
 mod lock_file;
 pub mod secrets_file;
 pub mod state_database;
@@ -20,4 +21,5 @@ pub mod user_text_file;
 
 pub use atomic_file::{create_private_file, write_private_file, write_user_file};
 pub use env_text::EnvLookup;
+pub use key_file::read_or_make_key;
 pub use lock_file::LockFile;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use moonlark_core::{Problem, ProblemCode, Result};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
-use crate::atomic_file::create_private_folder;
+use crate::atomic_file::{create_private_folder, parent_folder};
 
 /// Between two tries to open a file that is just being opened or closed elsewhere.
 const OPEN_RETRY_INTERVAL: Duration = Duration::from_millis(5);
@@ -51,10 +51,9 @@ impl StateDatabase {
     /// Open the file for writing, with the tables of this version; make it, for this user
     /// alone, if there is none. One of a newer version is refused and left as it is.
     pub fn open_to_write(&self, path: &Path) -> Result<Connection> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         // What SQLite makes beside it is as private as the file.
         let mut options = OpenOptions::new();
-        let made = folder.map_or(Ok(()), create_private_folder).and_then(|()| {
+        let made = create_private_folder(parent_folder(path)).and_then(|()| {
             match options.write(true).create_new(true).mode(0o600).open(path) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
                 _ => Ok(()),

@@ -3,13 +3,15 @@
 //!
 //! What is in it is not known here, only that it is nobody else's.
 
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use moonlark_core::{Problem, Result, SourceLocation};
+
+use crate::atomic_file::create_private_folder;
 
 /// Its name below the project.
 pub const STATE_FOLDER_NAME: &str = ".moonlark";
@@ -44,7 +46,7 @@ pub fn check_state_folder(root: &Path) -> Result<()> {
 /// Make the folder if it is missing, and close it to others if it is open. A folder
 /// that belongs to another user is left as it is.
 pub fn create_state_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    create_private_folder(folder)?;
     let there = fs::metadata(folder)?;
     if there.uid() != rustix::process::geteuid().as_raw() {
         return Ok(());
@@ -53,12 +55,8 @@ pub fn create_state_folder(folder: &Path) -> io::Result<()> {
         fs::set_permissions(folder, Permissions::from_mode(0o700))?;
         restrict_files_to_owner(folder);
     }
-    match OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(folder.join(".gitignore"))
-    {
+    let mut options = OpenOptions::new();
+    match options.write(true).create_new(true).mode(0o600).open(folder.join(".gitignore")) {
         Ok(mut file) => file.write_all(STATE_GITIGNORE_TEXT.as_bytes()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use moonlark_gateway::metrics::family::{MetricFamily, MetricKind};
+use moonlark_gateway::metrics::family::MetricFamily;
 use moonlark_gateway::trace::{CallTracer, EndedSpan, TraceContext, TraceId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -79,19 +79,14 @@ impl SpanQueue {
         let spans = |outcome: &str| vec![("outcome", outcome.to_owned())];
         let sent = self.sent.load(Ordering::Relaxed);
         vec![
-            MetricFamily::new(
+            MetricFamily::counter(
                 "moonlark_telemetry_spans_total",
-                MetricKind::Counter,
                 "Spans that were sent to the collector, or lost because it did not take them",
             )
             .with_sample(spans("sent"), sent as f64)
             .with_sample(spans("lost"), self.lost_count() as f64),
-            MetricFamily::from_value(
-                "moonlark_telemetry_spans_waiting",
-                MetricKind::Gauge,
-                "Spans that wait to be sent",
-                self.waiting.lock().len() as f64,
-            ),
+            MetricFamily::gauge("moonlark_telemetry_spans_waiting", "Spans that wait to be sent")
+                .with_value(self.waiting.lock().len() as f64),
         ]
     }
 }

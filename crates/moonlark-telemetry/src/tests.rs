@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use moonlark_gateway::metrics::family::{
-    MetricFamily, MetricKind, MetricSample, MetricValue, bucket_bounds_seconds,
+    MetricFamily, MetricSample, MetricValue, bucket_bounds_seconds,
 };
 use moonlark_gateway::trace::{CallTracer, EndedSpan, SpanKind, TraceContext};
 use serde_json::json;
@@ -155,16 +155,15 @@ fn a_span_that_failed_says_so_by_its_code() {
 #[test]
 fn figures_have_opentelemetrys_names_and_units() {
     let classes = vec![1; bucket_bounds_seconds().count() + 1];
-    let mut times =
-        MetricFamily::new("moonlark_call_duration_seconds", MetricKind::Histogram, "Times");
+    let mut times = MetricFamily::histogram("moonlark_call_duration_seconds", "Times");
     times
         .samples
         .push(MetricSample { labels: vec![], value: MetricValue::Spread { classes, sum: 2.5 } });
     let families = [
-        MetricFamily::from_value("moonlark_calls_total", MetricKind::Counter, "Calls", 3.0),
-        MetricFamily::from_value("process_resident_memory_bytes", MetricKind::Gauge, "Memory", 4.0),
+        MetricFamily::counter("moonlark_calls_total", "Calls").with_value(3.0),
+        MetricFamily::gauge("process_resident_memory_bytes", "Memory").with_value(4.0),
         times,
-        MetricFamily::new("nothing", MetricKind::Gauge, "None"),
+        MetricFamily::gauge("nothing", "None"),
     ];
     let sent = resource().encode_metrics(&families, SystemTime::UNIX_EPOCH);
     let metrics = &sent["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];

@@ -143,13 +143,9 @@ impl ShapeNode {
         self.integer |= other.integer;
         self.number |= other.number;
         self.text |= other.text;
-        merge_boxes(&mut self.json, other.json);
-        merge_boxes(&mut self.list, other.list);
-        match (&mut self.object, other.object) {
-            (Some(mine), Some(theirs)) => mine.merge(*theirs),
-            (mine @ None, theirs) => *mine = theirs,
-            (Some(_), None) => {}
-        }
+        merge_options(&mut self.json, other.json, ShapeNode::merge);
+        merge_options(&mut self.list, other.list, ShapeNode::merge);
+        merge_options(&mut self.object, other.object, ShapeFields::merge);
     }
 
     /// Hold only `levels` of it.
@@ -241,9 +237,13 @@ impl ShapeNode {
     }
 }
 
-fn merge_boxes(mine: &mut Option<Box<ShapeNode>>, theirs: Option<Box<ShapeNode>>) {
+fn merge_options<T>(
+    mine: &mut Option<Box<T>>,
+    theirs: Option<Box<T>>,
+    merge: impl FnOnce(&mut T, T),
+) {
     match (mine, theirs) {
-        (Some(mine), Some(theirs)) => mine.merge(*theirs),
+        (Some(mine), Some(theirs)) => merge(mine, *theirs),
         (mine @ None, theirs) => *mine = theirs,
         (Some(_), None) => {}
     }

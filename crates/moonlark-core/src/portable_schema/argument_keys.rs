@@ -26,7 +26,7 @@ const OTHER_KEYS_MARK: &str = "x-moonlark-other-keys";
 
 /// From the keys that are listed to those that the tool takes, for an object and
 /// all that is in it.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ArgumentKeys {
     /// The exact key for each that is listed under another name.
     exact_names: BTreeMap<String, String>,

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::rewrite::SchemaRewriter;
+use crate::schema::resolve_reference;
 
 /// How often a definition may stand inside itself. Once more, and it is any object.
 const MAX_SELF_NESTING: usize = 2;
@@ -201,7 +202,7 @@ impl<'a> SchemaRewriter<'a> {
         collect: CollectMode,
         flat: &mut FlatSchema<'a>,
     ) {
-        let Some(target) = self.resolve_reference(reference) else { return };
+        let Some(target) = resolve_reference(self.root, reference) else { return };
         let times = self.entered.iter().filter(|it| **it == reference).count();
         if times < MAX_SELF_NESTING && self.entered.len() < MAX_FOLLOWED_REFERENCES {
             self.entered.push(reference);
@@ -216,16 +217,6 @@ impl<'a> SchemaRewriter<'a> {
                 flat.types = Some(vec!["object"]);
             }
         }
-    }
-
-    fn resolve_reference(&self, reference: &str) -> Option<&'a Json> {
-        let pointer = reference.strip_prefix("#/")?;
-        let mut parts = pointer.split('/').map(|it| it.replace("~1", "/").replace("~0", "~"));
-        let first = self.root.get(&parts.next()?)?;
-        parts.try_fold(first, |json, part| match json {
-            Json::Array(items) => items.get(part.parse::<usize>().ok()?),
-            _ => json.get(&part),
-        })
     }
 }
 

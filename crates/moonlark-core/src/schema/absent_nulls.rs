@@ -8,6 +8,7 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::resolve_reference;
 use crate::value::{Object, Value};
 
 /// How many references and parts of a schema are followed to find out about one
@@ -180,13 +181,7 @@ impl<'a> AbsentNullFinder<'a> {
     }
 
     fn resolve_reference(&self, reference: &Json) -> Option<&'a Json> {
-        let pointer = reference.as_str()?.strip_prefix("#/")?;
-        let mut parts = pointer.split('/').map(|it| it.replace("~1", "/").replace("~0", "~"));
-        let first = self.root.get(&parts.next()?)?;
-        parts.try_fold(first, |json, part| match json {
-            Json::Array(items) => items.get(part.parse::<usize>().ok()?),
-            _ => json.get(&part),
-        })
+        resolve_reference(self.root, reference.as_str()?)
     }
 
     /// Whether null fits a schema, as far as that can be seen without checking.

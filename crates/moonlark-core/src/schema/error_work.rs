@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value as Json};
 
 use super::complexity::{NAMED_SCHEMAS_KEYWORDS, SAME_VALUE_KEYWORDS};
+use super::resolve_reference;
 
 /// Pairs of schema and part, for one count.
 const MAX_COUNTED_PAIRS: usize = 20_000;
@@ -66,7 +67,7 @@ impl<'a> ErrorWorkCounter<'a> {
         let mut work: u64 = 0;
         for keyword in SAME_VALUE_KEYWORDS {
             let below = match schema.get(keyword) {
-                Some(Json::String(reference)) => match self.resolve_reference(reference) {
+                Some(Json::String(reference)) => match resolve_reference(self.root, reference) {
                     Some(target) => self.count_work(target, value),
                     None if reference == "#" => self.count_object(self.root, value),
                     None => u64::MAX,
@@ -80,27 +81,11 @@ impl<'a> ErrorWorkCounter<'a> {
         work.saturating_mul(2)
     }
 
-    fn resolve_reference(&self, reference: &str) -> Option<&'a Json> {
-        let mut parts = reference.strip_prefix("#/")?.split('/');
-        let unescaped = |part: &str| part.replace("~1", "/").replace("~0", "~");
-        let first = self.root.get(&unescaped(parts.next()?))?;
-        parts.try_fold(first, |json, part| match json {
-            Json::Object(fields) => fields.get(&unescaped(part)),
-            Json::Array(items) => items.get(part.parse::<usize>().ok()?),
-            _ => None,
-        })
-    }
-
     fn count_properties(&mut self, schema: &'a Map<String, Json>, value: &Json) -> u64 {
         let Some(Json::Object(properties)) = schema.get("properties") else { return 0 };
         let Json::Object(fields) = value else { return 0 };
-        let mut work: u64 = 0;
-        for (name, part) in fields {
-            if let Some(property) = properties.get(name) {
-                work = work.saturating_add(self.count_work(property, part));
-            }
-        }
-        work
+        let parts = fields.iter().filter_map(|(name, part)| Some((properties.get(name)?, part)));
+        saturating_sum(parts.map(|(property, part)| self.count_work(property, part)))
     }
 
     fn count_every_part(&mut self, schema: &'a Map<String, Json>, value: &Json) -> u64 {
@@ -120,22 +105,20 @@ impl<'a> ErrorWorkCounter<'a> {
     }
 
     fn count_several(&mut self, keyword: &str, schemas: &'a Json, value: &Json) -> u64 {
-        let mut work: u64 = 0;
         match schemas {
             Json::Array(several) => {
-                for one in several {
-                    work = work.saturating_add(self.count_work(one, value));
-                }
+                saturating_sum(several.iter().map(|one| self.count_work(one, value)))
             }
             Json::Object(named) if NAMED_SCHEMAS_KEYWORDS.contains(&keyword) => {
-                for one in named.values() {
-                    work = work.saturating_add(self.count_work(one, value));
-                }
+                saturating_sum(named.values().map(|one| self.count_work(one, value)))
             }
-            one => work = self.count_work(one, value),
+            one => self.count_work(one, value),
         }
-        work
     }
+}
+
+fn saturating_sum(works: impl Iterator<Item = u64>) -> u64 {
+    works.fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::{Object, Value};
 use crate::problem::Result;
 
 impl Serialize for Value {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Value::Null => serializer.serialize_unit(),
             Value::Bool(flag) => serializer.serialize_bool(*flag),
@@ -42,7 +42,7 @@ impl Serialize for Value {
 const NUMBER_TOKEN: &str = "$serde_json::private::Number";
 
 impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ValueVisitor;
 
         impl<'de> Visitor<'de> for ValueVisitor {
@@ -51,58 +51,49 @@ impl<'de> Deserialize<'de> for Value {
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a value")
             }
-            fn visit_unit<E>(self) -> std::result::Result<Value, E> {
+            fn visit_unit<E>(self) -> Result<Value, E> {
                 Ok(Value::Null)
             }
-            fn visit_none<E>(self) -> std::result::Result<Value, E> {
+            fn visit_none<E>(self) -> Result<Value, E> {
                 Ok(Value::Null)
             }
-            fn visit_some<D: Deserializer<'de>>(
-                self,
-                deserializer: D,
-            ) -> std::result::Result<Value, D::Error> {
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
                 Value::deserialize(deserializer)
             }
-            fn visit_bool<E>(self, flag: bool) -> std::result::Result<Value, E> {
+            fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
                 Ok(Value::Bool(flag))
             }
-            fn visit_i64<E>(self, int: i64) -> std::result::Result<Value, E> {
+            fn visit_i64<E>(self, int: i64) -> Result<Value, E> {
                 Ok(Value::Int(int))
             }
-            fn visit_u64<E: de::Error>(self, int: u64) -> std::result::Result<Value, E> {
+            fn visit_u64<E: de::Error>(self, int: u64) -> Result<Value, E> {
                 i64::try_from(int)
                     .map(Value::Int)
                     .map_err(|_| E::custom(too_large_integer_problem(int).message))
             }
-            fn visit_f64<E>(self, float: f64) -> std::result::Result<Value, E> {
+            fn visit_f64<E>(self, float: f64) -> Result<Value, E> {
                 Ok(Value::Float(float))
             }
-            fn visit_str<E>(self, text: &str) -> std::result::Result<Value, E> {
+            fn visit_str<E>(self, text: &str) -> Result<Value, E> {
                 Ok(Value::Str(text.to_owned()))
             }
-            fn visit_string<E>(self, text: String) -> std::result::Result<Value, E> {
+            fn visit_string<E>(self, text: String) -> Result<Value, E> {
                 Ok(Value::Str(text))
             }
-            fn visit_bytes<E>(self, bytes: &[u8]) -> std::result::Result<Value, E> {
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Value, E> {
                 Ok(Value::text_or_bytes(bytes.to_vec()))
             }
-            fn visit_byte_buf<E>(self, bytes: Vec<u8>) -> std::result::Result<Value, E> {
+            fn visit_byte_buf<E>(self, bytes: Vec<u8>) -> Result<Value, E> {
                 Ok(Value::text_or_bytes(bytes))
             }
-            fn visit_seq<A: SeqAccess<'de>>(
-                self,
-                mut seq: A,
-            ) -> std::result::Result<Value, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
                 let mut items = Vec::new();
                 while let Some(item) = seq.next_element()? {
                     items.push(item);
                 }
                 Ok(Value::Array(items))
             }
-            fn visit_map<A: MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> std::result::Result<Value, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
                 let mut object = Object::new();
                 while let Some(key) = map.next_key::<String>()? {
                     if key == NUMBER_TOKEN && object.is_empty() {

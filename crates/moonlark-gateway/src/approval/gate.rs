@@ -33,7 +33,7 @@ pub(crate) async fn ensure_approved(call: &Call, tool: &Tool, args: &Value) -> R
     }
     let Some(approvals) = call.gateway().approval_ledger() else {
         let message = format!("tool '{}' needs an approval, and none is kept anywhere", tool.name);
-        return Err(Problem::new(ProblemCode::Forbidden, message)
+        return Err(Problem::forbidden(message)
             .with_hint(format!("set journal.enabled = true, or change {}", rule.place)));
     };
     // Apart, so that calls nobody decides on do not carry it around.
@@ -70,7 +70,7 @@ async fn obtain_approval(
         };
         if pause_until_decided(call, run, approvals, &ticket).await?.is_none() {
             let message = format!("the approval of {} was not decided in time", tool.name);
-            return Err(Problem::new(ProblemCode::Forbidden, message)
+            return Err(Problem::forbidden(message)
                 .with_hint("run the script again to ask anew, or raise approvals.expiry"));
         }
     }
@@ -165,7 +165,8 @@ async fn pause_until_decided(
     if let Some(recorder) = call.gateway().recorder() {
         let _ = recorder.record_durably(JournalEntry::RunPaused(paused.clone())).await;
     }
-    let _pausing = RunPauseGuard::new(call, run, ticket, paused);
+    run.add_pending_ticket(ticket.clone(), paused);
+    let _pausing = RunPauseGuard { call, run, ticket };
     let mut decided = approvals.wait_for_decision(ticket.id);
     // In parts: the script's time stands still for a bounded time only.
     let decided = loop {
@@ -183,18 +184,6 @@ struct RunPauseGuard<'a> {
     call: &'a Call,
     run: &'a Arc<Run>,
     ticket: &'a ApprovalTicket,
-}
-
-impl<'a> RunPauseGuard<'a> {
-    fn new(
-        call: &'a Call,
-        run: &'a Arc<Run>,
-        ticket: &'a ApprovalTicket,
-        paused: RunPaused,
-    ) -> Self {
-        run.add_pending_ticket(ticket.clone(), paused);
-        Self { call, run, ticket }
-    }
 }
 
 impl Drop for RunPauseGuard<'_> {

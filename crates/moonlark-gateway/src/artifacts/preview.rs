@@ -51,7 +51,7 @@ pub fn preview_value(value: &Value, bytes: usize) -> String {
         }
         last = drawing.out;
     }
-    last.truncate(floor_char_boundary(&last, bytes.saturating_sub('…'.len_utf8())));
+    last.truncate(last.floor_char_boundary(bytes.saturating_sub('…'.len_utf8())));
     last + "…"
 }
 
@@ -127,17 +127,11 @@ impl PreviewWriter<'_> {
 
 /// The beginning of a text in quotes, with what is missing after it.
 fn write_cut_text(text: &str, most: usize, out: &mut String) {
-    let shown = floor_char_boundary(text, most);
+    let shown = text.floor_char_boundary(most);
     let _ = write!(out, "{}", serde_json::Value::from(&text[..shown]));
     if shown < text.len() {
         let _ = write!(out, " … {} more bytes", format_grouped(text.len() - shown));
     }
-}
-
-/// The last boundary between characters that is not after `at`.
-pub(super) fn floor_char_boundary(text: &str, at: usize) -> usize {
-    let at = at.min(text.len());
-    (at.saturating_sub(3)..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// `4,998`.

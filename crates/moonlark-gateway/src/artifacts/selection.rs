@@ -3,10 +3,10 @@
 
 use std::borrow::Cow;
 
-use super::preview::{floor_char_boundary, format_grouped};
+use super::preview::format_grouped;
 use super::{ArtifactContent, StoredArtifact};
 use moonlark_core::nearest::nearest_name;
-use moonlark_core::problem::{Problem, ProblemCode, Result};
+use moonlark_core::problem::{Problem, Result};
 use moonlark_core::value::{Value, ValuePath, shorten_text};
 
 /// A path is written by hand; this is far more than any takes.
@@ -59,7 +59,7 @@ pub fn slice_value(value: &Value, from: usize, count: usize) -> Result<Value> {
             Ok(Value::Array(items.get(start..end).unwrap_or_default().to_vec()))
         }
         Value::Str(text) => {
-            Ok(text[floor_char_boundary(text, start)..floor_char_boundary(text, end)].into())
+            Ok(text[text.floor_char_boundary(start)..text.floor_char_boundary(end)].into())
         }
         Value::Bytes(bytes) => {
             let end = end.min(bytes.len());
@@ -94,7 +94,7 @@ pub fn value_at_path<'a>(value: &'a Value, path: &str) -> Result<&'a Value> {
             (Value::Array(items), Ok(number)) => {
                 let next = number.checked_sub(1).and_then(|index| items.get(index));
                 let next = next.ok_or_else(|| {
-                    not_found_problem(format!(
+                    Problem::not_found(format!(
                         "{at} has no item {number}: it is {}",
                         describe_value(found)
                     ))
@@ -103,18 +103,12 @@ pub fn value_at_path<'a>(value: &'a Value, path: &str) -> Result<&'a Value> {
                 next
             }
             (Value::Array(_), Err(_)) => return Err(not_inside_list_problem(found, &step, &at)),
-            (Value::Str(_), _) => {
-                return Err(not_found_problem(format!(
-                    "{at} is {}, with nothing inside",
-                    describe_value(found)
-                ))
-                .with_hint("if the text is JSON, read it with json.decode(artifact(handle))"));
-            }
-            _ => {
-                return Err(not_found_problem(format!(
-                    "{at} is {}, with nothing inside",
-                    describe_value(found)
-                )));
+            (leaf, _) => {
+                let message = format!("{at} is {}, with nothing inside", describe_value(leaf));
+                let is_text = matches!(leaf, Value::Str(_));
+                let hint = "if the text is JSON, read it with json.decode(artifact(handle))";
+                return Err(Problem::not_found(message)
+                    .with_optional_hint(is_text.then(|| hint.to_owned())));
             }
         };
     }
@@ -176,21 +170,17 @@ fn no_field_problem(object: &Value, name: &str, at: &ValuePath) -> Problem {
             Some(format!("there are {}{rest}", some.join(", ")))
         }
     };
-    not_found_problem(format!("{at} has no field '{}'", shorten_text(name)))
+    Problem::not_found(format!("{at} has no field '{}'", shorten_text(name)))
         .with_optional_hint(hint)
 }
 
 fn not_inside_list_problem(list: &Value, step: &str, at: &ValuePath) -> Problem {
-    not_found_problem(format!(
+    Problem::not_found(format!(
         "{at} is {}, which has no field '{}'",
         describe_value(list),
         shorten_text(step)
     ))
     .with_hint("take one item by its number, as in items[1], or slice the list with from and count")
-}
-
-fn not_found_problem(message: String) -> Problem {
-    Problem::new(ProblemCode::NotFound, message)
 }
 
 /// `a list of 5,000 items`.

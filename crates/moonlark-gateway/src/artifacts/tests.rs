@@ -3,6 +3,7 @@ use std::collections::HashSet;
 use serde_json::json;
 
 use super::*;
+use moonlark_core::problem::ProblemCode;
 use moonlark_core::value::Object;
 
 fn value(json: serde_json::Value) -> Value {
@@ -53,7 +54,7 @@ impl World {
 fn what_is_put_can_be_read_by_its_handle_and_by_its_address() {
     let artifacts = ArtifactStore::default();
     let handle = artifacts.put_value(many(3), "files.list", &CallLimits::default()).unwrap();
-    for name in [handle.as_str(), &handle.to_uri()] {
+    for name in [handle.as_str(), &format!("artifact://{handle}")] {
         let stored = artifacts.find_for_caller(name, &Caller::new("rest")).unwrap();
         assert_eq!(*stored.read_selection(&ArtifactSelection::default()).unwrap(), many(3));
         assert_eq!(stored.of, "files.list");

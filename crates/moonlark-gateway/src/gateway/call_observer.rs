@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::call::Call;
 use crate::call_outcome::CallOutcome;
-use crate::metrics::CallTimer;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::problem::Result;
 use moonlark_core::tool::Tool;
@@ -15,23 +14,26 @@ use moonlark_core::tool::Tool;
 pub(super) struct CallObserver<'a> {
     call: &'a Call,
     tool: &'a Tool,
-    calling: CallTimer<'a>,
     ended: bool,
 }
 
 impl<'a> CallObserver<'a> {
     pub(super) fn start(call: &'a Call, tool: &'a Tool) -> Self {
-        let calling = CallTimer::start(call.gateway().metrics(), tool, call.started_at());
-        Self { call, tool, calling, ended: false }
+        call.gateway().metrics().count_begun_call(tool);
+        Self { call, tool, ended: false }
     }
 
     pub(super) fn finish(mut self, result: Result<ToolAnswer>) -> Result<ToolAnswer> {
+        self.record_end(CallOutcome::from_result(&result));
+        result
+    }
+
+    fn record_end(&mut self, outcome: CallOutcome) {
         self.ended = true;
-        let took = self.calling.end_with(result.as_ref().err());
-        let outcome = CallOutcome::from_result(&result);
+        let took = self.call.started_at().elapsed();
+        self.call.gateway().metrics().count_ended_call(self.tool, outcome, took);
         self.call.trace_ended_call(&self.tool.source, took, outcome);
         self.log_access(took, outcome);
-        result
     }
 
     /// A line in the log for every call from outside.
@@ -56,9 +58,7 @@ impl<'a> CallObserver<'a> {
 impl Drop for CallObserver<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            let took = self.call.started_at().elapsed();
-            self.call.trace_ended_call(&self.tool.source, took, CallOutcome::Cancelled);
-            self.log_access(took, CallOutcome::Cancelled);
+            self.record_end(CallOutcome::Cancelled);
         }
     }
 }

@@ -15,17 +15,16 @@ use tokio::time::Instant;
 
 use super::Gateway;
 use super::call_observer::CallObserver;
-use super::outcome_log::{log_outcome, timeout_problem};
 use crate::approval;
 use crate::call::Call;
 use crate::call_outcome::CallOutcome;
 use crate::journal;
-use crate::metrics;
 use crate::policy;
 use crate::run::{self, ReplayDecision};
 use crate::server_identity::ListedSchemas;
 use crate::tool_body::{BodyFn, ToolRuntime};
 use moonlark_core::content::ToolAnswer;
+use moonlark_core::limits::format_seconds;
 use moonlark_core::portable_schema::SentArguments;
 use moonlark_core::problem::{Problem, ProblemCode, Result};
 use moonlark_core::tool::{BoxFuture, SourceKind, Tool};
@@ -237,7 +236,7 @@ fn admit_call(parent: &Call, tool: &Tool, mut args: Value) -> Result<(Call, Valu
     let admitted = enter_if_allowed(parent, tool, &mut args);
     if let Err(problem) = &admitted {
         log_outcome(parent, tool, problem.code.into());
-        metrics::count_refused(parent.gateway().metrics(), tool, problem);
+        parent.gateway().metrics().count_refused_call(tool, problem.code.into());
         parent.trace_refused_call(tool, problem.code.into());
         journal::record_refused_call(parent, tool, &args, problem);
     }
@@ -321,6 +320,23 @@ async fn run_body(call: &Call, tool: &Arc<Tool>, args: Value) -> Result<ToolAnsw
     }
     log_outcome(call, tool, CallOutcome::from_result(&result));
     result
+}
+
+/// The Problem of a call that ran past its deadline.
+fn timeout_problem(call: &Call, tool: &Tool) -> Problem {
+    let limit = format_seconds(call.limits().timeout);
+    Problem::new(ProblemCode::Timeout, format!("tool '{}' timed out after {limit}", tool.name))
+}
+
+fn log_outcome(call: &Call, tool: &Tool, outcome: CallOutcome) {
+    tracing::debug!(
+        target: "call",
+        tool = tool.name,
+        surface = call.caller().surface,
+        depth = call.depth(),
+        code = outcome.as_str(),
+        trace_id = call.trace().map(|trace| tracing::field::display(trace.id_hex())),
+    );
 }
 
 /// Until the call's deadline, which moves when the caller is asked something.

@@ -70,15 +70,20 @@ impl Gateway {
     /// The caller's catalog once all scripts have been loaded for the first time, or
     /// their time for that has passed.
     pub async fn loaded_catalog(&self, caller: &Caller) -> Arc<Catalog> {
-        let catalog = self.catalog_for(caller);
-        if !catalog.is_loading() {
-            return catalog;
-        }
+        self.catalog_when(caller, |catalog| !catalog.is_loading()).await
+    }
+
+    /// The caller's catalog as soon as it is as `is_ready` wants it.
+    async fn catalog_when(
+        &self,
+        caller: &Caller,
+        is_ready: impl Fn(&Catalog) -> bool + Send,
+    ) -> Arc<Catalog> {
         let mut changes = self.subscribe();
         loop {
             changes.mark_unchanged();
             let catalog = self.catalog_for(caller);
-            if !catalog.is_loading() || changes.changed().await.is_err() {
+            if is_ready(&catalog) || changes.changed().await.is_err() {
                 return catalog;
             }
         }
@@ -89,40 +94,28 @@ impl Gateway {
     /// scripts, and so does a name that nothing has yet.
     pub(super) async fn when_loaded(&self, parent: &Call, name: &str) -> Result<Call> {
         let caller = parent.caller();
-        let is_there = |catalog: &Catalog| {
-            catalog.find_tool(name).is_ok_and(|it| it.source.kind != SourceKind::Builtin)
+        let is_ready = |catalog: &Catalog| {
+            let found = catalog.find_tool(name);
+            !catalog.is_loading() || found.is_ok_and(|it| it.source.kind != SourceKind::Builtin)
         };
-        let mut changes = self.subscribe();
-        loop {
-            changes.mark_unchanged();
-            let catalog = self.catalog_for(caller);
-            if is_there(&catalog) || !catalog.is_loading() {
-                let call = parent.with_catalog(catalog);
-                return if call.catalog().awaits_tool(name) {
-                    self.when_connected(&call, name).await
-                } else {
-                    Ok(call)
-                };
-            }
-            if tokio::time::timeout_at(parent.deadline(), changes.changed()).await.is_err() {
-                return Err(catalog.still_connecting_problem(name));
-            }
+        let ready = self.catalog_when(caller, is_ready);
+        let Ok(catalog) = tokio::time::timeout_at(parent.deadline(), ready).await else {
+            return Err(self.catalog_for(caller).still_connecting_problem(name));
+        };
+        let call = parent.with_catalog(catalog);
+        if call.catalog().awaits_tool(name) {
+            self.when_connected(&call, name).await
+        } else {
+            Ok(call)
         }
     }
 
     /// The caller's catalog as it is once the source of `name` has connected, or
     /// has not.
     pub async fn wait_for_source(&self, caller: &Caller, name: &str) -> Arc<Catalog> {
-        let mut changes = self.subscribe();
-        let until = Instant::now() + SOURCE_CONNECT_TIMEOUT;
-        loop {
-            changes.mark_unchanged();
-            let catalog = self.catalog_for(caller);
-            let waits = catalog.awaits_tool(name);
-            if !waits || tokio::time::timeout_at(until, changes.changed()).await.is_err() {
-                return catalog;
-            }
-        }
+        let connected = self.catalog_when(caller, |catalog| !catalog.awaits_tool(name));
+        let connected = tokio::time::timeout(SOURCE_CONNECT_TIMEOUT, connected).await;
+        connected.unwrap_or_else(|_| self.catalog_for(caller))
     }
 
     /// The call as it is once the source of `name` has connected, or has not.

@@ -4,8 +4,6 @@
 use std::borrow::Cow;
 
 use super::RedactionScopes;
-use moonlark_core::content::{Content, ToolAnswer};
-use moonlark_core::problem::Result;
 use moonlark_core::secret::{is_secret_name, redact_literals};
 use moonlark_core::value::{Object, Value};
 
@@ -95,73 +93,8 @@ fn cut_to_room(text: &str, room: usize) -> String {
     if text.len() <= room {
         return text.to_owned();
     }
-    let end = (0..=room).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = text.floor_char_boundary(room);
     format!("{}… {} more bytes", &text[..end], text.len() - end)
-}
-
-/// About how many bytes a value takes.
-pub(super) fn approx_value_bytes(value: &Value) -> usize {
-    match value {
-        Value::Str(text) => 32 + text.len(),
-        Value::Bytes(bytes) => 32 + bytes.len(),
-        Value::Array(items) => 32 + items.iter().map(approx_value_bytes).sum::<usize>(),
-        Value::Object(fields) => approx_fields_bytes(fields),
-        _ => 32,
-    }
-}
-
-fn approx_fields_bytes(fields: &Object) -> usize {
-    64 + fields.iter().map(|(key, value)| 40 + key.len() + approx_value_bytes(value)).sum::<usize>()
-}
-
-pub(super) fn approx_answer_bytes(answer: &Result<ToolAnswer>) -> usize {
-    let content_bytes = |content: &Content| {
-        let values = content.blocks.iter().chain(&content.structured);
-        approx_fields_bytes(&content.extra) + values.map(approx_value_bytes).sum::<usize>()
-    };
-    match answer {
-        Ok(ToolAnswer::Value(value)) => approx_value_bytes(value),
-        Ok(ToolAnswer::Raw(fields)) => approx_fields_bytes(fields),
-        Ok(ToolAnswer::Content(content)) => content_bytes(content),
-        Err(problem) => {
-            let content = problem.content.as_deref().map_or(0, content_bytes);
-            let data = problem.data.as_deref().map_or(0, approx_value_bytes);
-            256 + problem.message.len() + content + data
-        }
-    }
-}
-
-/// About how many bytes a value takes on record, where it is kept exactly.
-pub fn recorded_value_bytes(value: &Value) -> usize {
-    match value {
-        Value::Str(text) => 3 + text.len(),
-        Value::Bytes(bytes) => 3 + bytes.len(),
-        Value::Array(items) => 3 + items.iter().map(recorded_value_bytes).sum::<usize>(),
-        Value::Object(fields) => recorded_fields_bytes(fields),
-        _ => 5,
-    }
-}
-
-fn recorded_fields_bytes(fields: &Object) -> usize {
-    3 + fields.iter().map(|(key, value)| 3 + key.len() + recorded_value_bytes(value)).sum::<usize>()
-}
-
-/// The same for an answer.
-pub fn recorded_answer_bytes(answer: &Result<ToolAnswer>) -> usize {
-    let content_bytes = |content: &Content| {
-        let values = content.blocks.iter().chain(&content.structured);
-        recorded_fields_bytes(&content.extra) + values.map(recorded_value_bytes).sum::<usize>()
-    };
-    match answer {
-        Ok(ToolAnswer::Value(value)) => recorded_value_bytes(value),
-        Ok(ToolAnswer::Raw(fields)) => recorded_fields_bytes(fields),
-        Ok(ToolAnswer::Content(content)) => content_bytes(content),
-        Err(problem) => {
-            let content = problem.content.as_deref().map_or(0, content_bytes);
-            let data = problem.data.as_deref().map_or(0, recorded_value_bytes);
-            problem.message.len() + content + data
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::redaction::{recorded_answer_bytes, recorded_value_bytes};
+use super::ValueCosts;
 use super::{
     CallEnded, JournalEntry, JournalRecorder, RecordId, RunBegan, RunRecord, UpcomingCall,
 };
@@ -46,7 +46,8 @@ impl JournalRecorder for Notes {
     }
 
     fn prepare_call(&self, call: UpcomingCall<'_>) -> Result<Option<BoxFuture<()>>> {
-        self.check_bytes(call.exact_args.map_or(0, recorded_value_bytes)).map(|()| None)
+        self.check_bytes(call.exact_args.map_or(0, |args| ValueCosts::RECORDED.value_bytes(args)))
+            .map(|()| None)
     }
 
     fn prepare_answer(
@@ -55,7 +56,7 @@ impl JournalRecorder for Notes {
         _: &str,
         answer: &Result<ToolAnswer>,
     ) -> Result<()> {
-        self.check_bytes(recorded_answer_bytes(answer))
+        self.check_bytes(ValueCosts::RECORDED.result_bytes(answer))
     }
 
     fn record_durably(&self, entry: JournalEntry) -> BoxFuture<Result<()>> {

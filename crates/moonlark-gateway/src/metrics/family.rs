@@ -46,18 +46,22 @@ pub enum MetricValue {
 }
 
 impl MetricFamily {
-    pub fn new(name: &'static str, kind: MetricKind, help: &'static str) -> Self {
-        Self { name, help, kind, samples: Vec::new() }
+    pub fn counter(name: &'static str, help: &'static str) -> Self {
+        Self { name, help, kind: MetricKind::Counter, samples: Vec::new() }
     }
 
-    /// One figure that is not counted apart for anything.
-    pub fn from_value(
-        name: &'static str,
-        kind: MetricKind,
-        help: &'static str,
-        value: f64,
-    ) -> Self {
-        Self::new(name, kind, help).with_sample(Vec::new(), value)
+    pub fn gauge(name: &'static str, help: &'static str) -> Self {
+        Self { kind: MetricKind::Gauge, ..Self::counter(name, help) }
+    }
+
+    pub fn histogram(name: &'static str, help: &'static str) -> Self {
+        Self { kind: MetricKind::Histogram, ..Self::counter(name, help) }
+    }
+
+    /// The one figure of a family that is not counted apart for anything.
+    #[must_use]
+    pub fn with_value(self, value: f64) -> Self {
+        self.with_sample(Vec::new(), value)
     }
 
     #[must_use]
@@ -86,19 +90,16 @@ impl Gateway {
 
 impl GatewayMetrics {
     fn collect_families(&self) -> Vec<MetricFamily> {
-        let mut calls = MetricFamily::new(
+        let mut calls = MetricFamily::counter(
             "moonlark_calls_total",
-            MetricKind::Counter,
             "Calls of tools that have ended, by the source of the tool and how they ended",
         );
-        let mut times = MetricFamily::new(
+        let mut times = MetricFamily::histogram(
             "moonlark_call_duration_seconds",
-            MetricKind::Histogram,
             "How long calls took that were made, by the source of the tool",
         );
-        let mut now = MetricFamily::new(
+        let mut now = MetricFamily::gauge(
             "moonlark_calls_in_flight",
-            MetricKind::Gauge,
             "Calls that are being made, by the source of the tool",
         );
         let known = self.sources.lock().clone();
@@ -108,21 +109,18 @@ impl GatewayMetrics {
             times.add_sample(&labels, of.figures.times.to_metric_value());
             now.add_sample(&labels, counter_value(&of.figures.in_progress));
         }
-        let mut runs = MetricFamily::new(
+        let mut runs = MetricFamily::counter(
             "moonlark_runs_total",
-            MetricKind::Counter,
             "Agents' scripts that have ended, by how they ended",
         );
         self.runs.add_outcomes(&[], &mut runs);
-        let mut run_times = MetricFamily::new(
+        let mut run_times = MetricFamily::histogram(
             "moonlark_run_duration_seconds",
-            MetricKind::Histogram,
             "How long agents' scripts took, with the time they waited for people",
         );
         run_times.add_sample(&[], self.runs.times.to_metric_value());
-        let mut running = MetricFamily::new(
+        let mut running = MetricFamily::gauge(
             "moonlark_runs_in_progress",
-            MetricKind::Gauge,
             "Agents' scripts that are running or wait for a decision",
         );
         running.add_sample(&[], counter_value(&self.runs.in_progress));
@@ -167,19 +165,16 @@ fn counter_value(counter: &AtomicU64) -> MetricValue {
 /// Servers and APIs, and how they are doing.
 fn source_families(gateway: &Gateway) -> Vec<MetricFamily> {
     let catalog = gateway.catalog();
-    let mut up = MetricFamily::new(
+    let mut up = MetricFamily::gauge(
         "moonlark_source_up",
-        MetricKind::Gauge,
         "Whether an upstream server or an API can be used: 1, or 0",
     );
-    let mut connects = MetricFamily::new(
+    let mut connects = MetricFamily::counter(
         "moonlark_source_connects_total",
-        MetricKind::Counter,
         "Connections to an upstream server that were made; all after the first were made again",
     );
-    let mut failures = MetricFamily::new(
+    let mut failures = MetricFamily::counter(
         "moonlark_source_failures_total",
-        MetricKind::Counter,
         "Connections to an upstream server that failed, or were lost",
     );
     for health in catalog.health() {
@@ -191,13 +186,9 @@ fn source_families(gateway: &Gateway) -> Vec<MetricFamily> {
         connects = connects.with_sample(label(), links.made as f64);
         failures = failures.with_sample(label(), links.failed as f64);
     }
-    let tools = catalog.tools().len() as f64;
-    let tools = MetricFamily::from_value(
-        "moonlark_tools",
-        MetricKind::Gauge,
-        "Tools in the catalog",
-        tools,
-    );
+    let tool_count = catalog.tools().len() as f64;
+    let tools =
+        MetricFamily::gauge("moonlark_tools", "Tools in the catalog").with_value(tool_count);
     vec![up, connects, failures, tools]
 }
 
@@ -206,35 +197,27 @@ fn journal_families(gateway: &Gateway) -> Vec<MetricFamily> {
     let backlog = recorder.backlog();
     let up = f64::from(u8::from(recorder.current_problem().is_none()));
     vec![
-        MetricFamily::from_value(
-            "moonlark_journal_up",
-            MetricKind::Gauge,
-            "Whether the journal can be written: 1, or 0",
-            up,
-        ),
-        MetricFamily::from_value(
+        MetricFamily::gauge("moonlark_journal_up", "Whether the journal can be written: 1, or 0")
+            .with_value(up),
+        MetricFamily::gauge(
             "moonlark_journal_waiting",
-            MetricKind::Gauge,
             "Entries of the journal that wait to be written",
-            backlog.waiting as f64,
-        ),
-        MetricFamily::from_value(
+        )
+        .with_value(backlog.waiting as f64),
+        MetricFamily::gauge(
             "moonlark_journal_waiting_bytes",
-            MetricKind::Gauge,
             "About how much memory those entries take",
-            backlog.bytes as f64,
-        ),
-        MetricFamily::from_value(
+        )
+        .with_value(backlog.bytes as f64),
+        MetricFamily::counter(
             "moonlark_journal_entries_total",
-            MetricKind::Counter,
             "Entries that were written to the journal",
-            backlog.written as f64,
-        ),
-        MetricFamily::from_value(
+        )
+        .with_value(backlog.written as f64),
+        MetricFamily::counter(
             "moonlark_journal_lost_total",
-            MetricKind::Counter,
             "Entries that could not be written and were given up",
-            backlog.lost as f64,
-        ),
+        )
+        .with_value(backlog.lost as f64),
     ]
 }

@@ -5,6 +5,7 @@ use super::*;
 use crate::call::Caller;
 use crate::tool_body::ToolBody;
 use moonlark_core::catalog::Catalog;
+use moonlark_core::problem::Problem;
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Value;
@@ -88,13 +89,13 @@ fn sources_beyond_the_bound_are_counted_together() {
     let metrics = GatewayMetrics::default();
     for number in 0..2 * MAX_COUNTED_SOURCES {
         let tool = tool(&format!("{number}.lua"), "x", ToolBody::from_fn(|_, _| Ok(Value::Null)));
-        count_refused(&metrics, &tool, &Problem::bad_request("no"));
+        metrics.count_refused_call(&tool, ProblemCode::BadRequest.into());
     }
     let known = metrics.sources.lock();
     assert_eq!(known.len(), MAX_COUNTED_SOURCES + 1);
     let others = known.last().unwrap();
     assert_eq!(others.source.name, OTHER_SOURCES_NAME);
-    let refused = others.figures.outcomes[outcome_index(Some(ProblemCode::BadRequest))]
+    let refused = others.figures.outcomes[outcome_index(ProblemCode::BadRequest.into())]
         .load(Ordering::Relaxed);
     assert_eq!(refused, MAX_COUNTED_SOURCES as u64);
 }

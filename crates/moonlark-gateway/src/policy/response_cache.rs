@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::journal::ValueCosts;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::problem::{Problem, Result};
 use moonlark_core::tool::Tool;
@@ -149,7 +150,7 @@ struct InFlightCallGuard<'a> {
 impl InFlightCallGuard<'_> {
     fn store_result(mut self, tool: &Arc<Tool>, result: &Result<ToolAnswer>, until: Instant) {
         let Ok(answer) = result else { return };
-        let bytes = approx_cached_bytes(answer) + self.key.len();
+        let bytes = ValueCosts::CACHED.answer_bytes(answer) + self.key.len();
         if !is_shareable(result) || bytes > MAX_CACHED_ANSWER_BYTES {
             return;
         }
@@ -223,32 +224,6 @@ impl ResponseCacheEntry {
             ResponseCacheState::Known { bytes, .. } => bytes,
             ResponseCacheState::Asked(_) => 0,
         }
-    }
-}
-
-/// About how many bytes an answer takes.
-fn approx_cached_bytes(answer: &ToolAnswer) -> usize {
-    fn value_bytes(value: &Value) -> usize {
-        const VALUE_BYTES: usize = size_of::<Value>();
-        VALUE_BYTES
-            + match value {
-                Value::Str(text) => text.len(),
-                Value::Bytes(bytes) => bytes.len(),
-                // No deeper than values are.
-                Value::Array(items) => items.iter().map(value_bytes).sum(),
-                Value::Object(fields) => {
-                    fields.iter().map(|(key, it)| VALUE_BYTES + key.len() + value_bytes(it)).sum()
-                }
-                _ => 0,
-            }
-    }
-    match answer {
-        ToolAnswer::Value(value) => value_bytes(value),
-        ToolAnswer::Content(content) => {
-            let extra: usize = content.extra.values().map(value_bytes).sum();
-            extra + content.blocks.iter().chain(&content.structured).map(value_bytes).sum::<usize>()
-        }
-        ToolAnswer::Raw(fields) => fields.values().map(value_bytes).sum(),
     }
 }
 

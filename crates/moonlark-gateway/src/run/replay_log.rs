@@ -75,9 +75,7 @@ impl ReplayLog {
         let any_open = calls.values().any(is_in_doubt);
         let for_all = !any_open && decided.others != LostCallPolicy::Ask;
         for (place, call) in &mut calls {
-            let assumed =
-                call.ended.as_ref().is_some_and(|ended| ended.outcome == CallOutcome::Assumed);
-            if assumed && (for_all || decided.places.contains_key(&**place)) {
+            if is_assumed(call) && (for_all || decided.places.contains_key(&**place)) {
                 call.ended = None;
             }
         }
@@ -91,10 +89,7 @@ impl ReplayLog {
 
     /// Whether some answer is one that somebody gave.
     pub(super) fn has_assumed_answers(&self) -> bool {
-        let assumed = |call: &CallRecord| {
-            call.ended.as_ref().is_some_and(|it| it.outcome == CallOutcome::Assumed)
-        };
-        self.calls.values().any(assumed)
+        self.calls.values().any(is_assumed)
     }
 
     /// The places that were answered, in the order of the answers.
@@ -178,6 +173,11 @@ pub(super) fn diverged_problem(message: String) -> Problem {
         "no unrecorded call was made. A run can be resumed only as long as its tools \
          are what they were: start the script anew, and look at `moonlark runs` for what was done",
     )
+}
+
+/// Whether the answer is one that somebody gave.
+fn is_assumed(call: &CallRecord) -> bool {
+    call.ended.as_ref().is_some_and(|ended| ended.outcome == CallOutcome::Assumed)
 }
 
 /// Whether a call was begun, never answered, and may have happened.

@@ -1,14 +1,14 @@
 //! Why a call is not made, in words.
 
+use moonlark_core::Problem;
 use moonlark_core::value::shorten_text;
-use moonlark_core::{Problem, ProblemCode};
 use moonlark_gateway::approval::{ApprovalRefusal, ApprovalRequest};
 
 use super::approval_row::ApprovalRow;
 
 pub(super) fn refused_problem(why: ApprovalRefusal, row: &ApprovalRow) -> Problem {
     let (id, tool) = (row.id, &row.tool);
-    let problem = |message: String| Problem::new(ProblemCode::Forbidden, message);
+    let problem = |message: String| Problem::forbidden(message);
     let by = row.decided_by.as_deref().unwrap_or("somebody");
     match why {
         ApprovalRefusal::Denied => {
@@ -39,11 +39,10 @@ pub(super) fn wrong_token_problem(
         }
         Some(_) => "the token was given to another caller".to_owned(),
     };
-    Problem::new(ProblemCode::Forbidden, message)
-        .with_hint("make the call again without the token, to ask anew")
+    Problem::forbidden(message).with_hint("make the call again without the token, to ask anew")
 }
 
 pub(super) fn unknown_approval_problem(text: &str) -> Problem {
-    Problem::new(ProblemCode::NotFound, format!("there is no approval {}", shorten_text(text)))
+    Problem::not_found(format!("there is no approval {}", shorten_text(text)))
         .with_hint("`moonlark approvals` lists what waits for a decision")
 }

@@ -13,6 +13,7 @@ use super::ApprovalSettings;
 use super::approval_problems::{unknown_approval_problem, wrong_token_problem};
 use super::approval_row::{APPROVAL_COLUMNS, ApprovalRow};
 use crate::journal_rows::{SqlId, duration_micros, effect_bits, unix_micros};
+use crate::journal_schema::JournalError;
 use crate::sealing::{JournalSeal, SealedField};
 use crate::value_packing::pack_value;
 
@@ -21,31 +22,13 @@ const MAX_WAITING_PER_CALLER: i64 = 100;
 /// Those of all callers.
 const MAX_WAITING: i64 = 10_000;
 
-/// Why something was not done: the file's fault, or what is in it.
-pub(super) enum ApprovalStoreError {
-    Sqlite(rusqlite::Error),
-    Problem(Problem),
-}
-
-impl From<rusqlite::Error> for ApprovalStoreError {
-    fn from(error: rusqlite::Error) -> Self {
-        ApprovalStoreError::Sqlite(error)
-    }
-}
-
-impl From<Problem> for ApprovalStoreError {
-    fn from(problem: Problem) -> Self {
-        ApprovalStoreError::Problem(problem)
-    }
-}
-
 /// What is on record of this very call, and the token that led to it.
 pub(super) fn find_matching_request(
     connection: &Connection,
     seal: &JournalSeal,
     request: &ApprovalRequest,
     digest: &[u8],
-) -> Result<(Option<ApprovalRow>, Option<String>), ApprovalStoreError> {
+) -> Result<(Option<ApprovalRow>, Option<String>), JournalError> {
     let mut other = None;
     for token in &request.tokens {
         let row = match seal.approval_from_token(token) {
@@ -60,11 +43,7 @@ pub(super) fn find_matching_request(
         }
     }
     if let Some(other) = other.filter(|_| request.strict) {
-        return Err(ApprovalStoreError::Problem(wrong_token_problem(
-            other.as_ref(),
-            request,
-            digest,
-        )));
+        return Err(wrong_token_problem(other.as_ref(), request, digest).into());
     }
     let mut statement = connection.prepare(&format!(
         "SELECT {APPROVAL_COLUMNS} FROM approval_requests WHERE digest = ?1 ORDER BY id DESC"
@@ -87,13 +66,22 @@ pub(super) fn find_approval(
     connection.query_row(&sql, params![SqlId(id)], ApprovalRow::from_sql_row).optional()
 }
 
+/// The same for one that must be there.
+pub(super) fn require_approval(
+    connection: &Connection,
+    id: RecordId,
+) -> Result<ApprovalRow, JournalError> {
+    let found = find_approval(connection, id)?;
+    Ok(found.ok_or_else(|| unknown_approval_problem(&id.to_string()))?)
+}
+
 pub(super) fn insert_request(
     transaction: &Transaction<'_>,
     seal: &JournalSeal,
     request: &ApprovalRequest,
     digest: &[u8],
     settings: &ApprovalSettings,
-) -> Result<ApprovalRow, ApprovalStoreError> {
+) -> Result<ApprovalRow, JournalError> {
     let now = SystemTime::now();
     let (all, own): (i64, i64) = transaction.query_row(
         "SELECT count(*), count(*) FILTER (WHERE caller = ?2) FROM approval_requests \
@@ -137,15 +125,14 @@ pub(super) fn insert_request(
             seal.seal_value(SealedField::ApprovalShown, id, whole.text.into_bytes())?,
         ],
     )?;
-    find_approval(transaction, id)?
-        .ok_or_else(|| ApprovalStoreError::Problem(unknown_approval_problem(&id.to_string())))
+    require_approval(transaction, id)
 }
 
-fn too_many_waiting(message: String) -> ApprovalStoreError {
+fn too_many_waiting(message: String) -> JournalError {
     let mut problem = Problem::new(ProblemCode::RateLimited, message)
         .with_hint("they make room when the operator has decided on some of them, or in time");
     problem.retry_after = Some(60);
-    ApprovalStoreError::Problem(problem)
+    problem.into()
 }
 
 pub(super) fn set_approval_state(

@@ -1,6 +1,6 @@
 //! One request as it is kept, and as it is shown.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use moonlark_core::approval_ticket::{ARGUMENTS_LEFT_OUT_NOTICE, ShownArguments};
@@ -10,8 +10,8 @@ use moonlark_gateway::approval::{ApprovalRequest, ApprovalState};
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 
-use crate::journal_reader::{CallerView, as_text, as_text_if_any};
-use crate::journal_rows::{effects_from_bits, unix_micros};
+use crate::journal_reader::{CallerView, as_text, as_text_if_any, read_id, read_id_if_any};
+use crate::journal_rows::{duration_from_micros, effects_from_bits, unix_micros};
 use crate::sealing::{JournalSeal, SealedField};
 
 pub(super) const APPROVAL_COLUMNS: &str = "id, at, expires, state, tool, source, effects, surface, caller, \
@@ -47,7 +47,7 @@ impl ApprovalRow {
         let word: String = row.get(3)?;
         let state = ApprovalState::ALL_STATES.into_iter().find(|state| state.as_str() == word);
         Ok(ApprovalRow {
-            id: RecordId::from_bytes(row.get(0)?),
+            id: read_id(row, 0)?,
             at: row.get(1)?,
             expires: row.get(2)?,
             // What is not known was not approved.
@@ -61,7 +61,7 @@ impl ApprovalRow {
             args: row.get(10)?,
             sealed: row.get(11)?,
             digest: row.get(12)?,
-            run: row.get::<_, Option<[u8; 16]>>(13)?.map(RecordId::from_bytes),
+            run: read_id_if_any(row, 13)?,
             place: row.get(14)?,
             decided_at: row.get(15)?,
             decided_by: row.get(16)?,
@@ -71,7 +71,7 @@ impl ApprovalRow {
     }
 
     pub(super) fn expires_at(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_micros(u64::try_from(self.expires).unwrap_or(0))
+        UNIX_EPOCH + duration_from_micros(self.expires)
     }
 
     /// The arguments as whoever decides is shown them. What cannot be opened is not

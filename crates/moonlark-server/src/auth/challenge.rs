@@ -51,7 +51,7 @@ impl AuthRefusal {
         let expected = &issuer.settings.expected;
         let scope = expected.scopes.join(" ");
         let message = format!("the token does not have all of the scope {scope:?}");
-        let problem = Problem::new(ProblemCode::Forbidden, message)
+        let problem = Problem::forbidden(message)
             .with_hint(format!("ask {} for a token with that scope", expected.issuer));
         Self {
             error: Some("insufficient_scope"),
@@ -117,7 +117,7 @@ pub(crate) async fn serve_resource_metadata(
     let (Some(issuer), Some(base)) = (&configured.issuer, base_url(&configured, &headers, &uri))
     else {
         let message = "no identity provider is configured for this server";
-        return http_status::problem_response(&Problem::new(ProblemCode::NotFound, message));
+        return http_status::problem_response(&Problem::not_found(message));
     };
     let expected = &issuer.settings.expected;
     // For its path, the document names what its own path is made from.

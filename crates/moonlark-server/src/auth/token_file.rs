@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use moonlark_core::nearest::nearest_name;
-use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_core::{Problem, Result};
 use moonlark_gateway::call::{ANONYMOUS_CALLER, LOCAL_CALLER};
 use moonlark_state::atomic_file::create_private_folder;
 use moonlark_state::{LockFile, write_private_file};
@@ -112,10 +112,9 @@ impl TokenFile {
             }
             held.retain(|it| it.name != name);
             if held.len() >= MAX_TOKENS {
-                return Err(Problem::new(
-                    ProblemCode::Limit,
-                    format!("there are {MAX_TOKENS} tokens already"),
-                )
+                return Err(Problem::limit_exceeded(format!(
+                    "there are {MAX_TOKENS} tokens already"
+                ))
                 .with_hint("remove some that nobody uses: `moonlark token list`"));
             }
             held.push(new);
@@ -140,7 +139,7 @@ impl TokenFile {
                 let names = held.iter().filter(|it| it.hash.is_some());
                 let near = nearest_name(name, names.map(|it| it.name.as_str()));
                 let message = format!("there is no token of the name {name}");
-                return Err(Problem::new(ProblemCode::NotFound, message).with_hint(match near {
+                return Err(Problem::not_found(message).with_hint(match near {
                     Some(near) => format!("did you mean {near}?"),
                     None => "`moonlark token list` shows which there are".to_owned(),
                 }));
@@ -159,11 +158,7 @@ impl TokenFile {
         let stamp = match fs::metadata(&self.0) {
             Ok(metadata) => TokenFileStamp::from_metadata(&metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if last.is_there {
-                    return Arc::default();
-                } else {
-                    return last.clone();
-                }
+                return if last.is_there { Arc::default() } else { last.clone() };
             }
             Err(error) => {
                 let problem = Some(self.unusable_file_problem(&error.to_string()));
@@ -181,6 +176,7 @@ impl TokenFile {
     }
 
     fn read_tokens(&self) -> Result<Option<Vec<StoredToken>>> {
+        let unusable = |error: io::Error| self.unusable_file_problem(&error.to_string());
         // Opening a pipe would wait for somebody to write.
         if self.0.metadata().is_ok_and(|kind| !kind.is_file()) {
             return Err(self.unusable_file_problem("it is not a regular file"));
@@ -188,11 +184,9 @@ impl TokenFile {
         let file = match File::open(&self.0) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.unusable_file_problem(&error.to_string())),
+            Err(error) => return Err(unusable(error)),
         };
-        let metadata =
-            file.metadata().map_err(|error| self.unusable_file_problem(&error.to_string()))?;
-        if metadata.mode() & 0o022 != 0 {
+        if file.metadata().map_err(unusable)?.mode() & 0o022 != 0 {
             let path = self.0.display();
             return Err(self
                 .unusable_file_problem("others can write to it, and so let themselves in")
@@ -201,17 +195,14 @@ impl TokenFile {
                 )));
         }
         let mut text = Vec::new();
-        let read = file.take(MAX_TOKEN_FILE_BYTES + 1).read_to_end(&mut text);
-        read.map_err(|error| self.unusable_file_problem(&error.to_string()))?;
+        file.take(MAX_TOKEN_FILE_BYTES + 1).read_to_end(&mut text).map_err(unusable)?;
         let content: Option<TokenFileContent> = serde_json::from_slice(&text).ok();
         let sound = |content: &TokenFileContent| {
             content.tokens.iter().all(|it| check_token_name(&it.name).is_ok())
                 && text.len() as u64 <= MAX_TOKEN_FILE_BYTES
         };
-        let whole = content.filter(sound);
-        whole
-            .map(|content| Some(content.tokens))
-            .ok_or_else(|| self.unusable_file_problem("it is damaged"))
+        let whole = content.filter(sound).map(|content| Some(content.tokens));
+        whole.ok_or_else(|| self.unusable_file_problem("it is damaged"))
     }
 
     fn edit_tokens(&self, edit: impl FnOnce(&mut Vec<StoredToken>) -> Result<()>) -> Result<()> {

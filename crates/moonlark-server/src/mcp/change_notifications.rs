@@ -277,7 +277,7 @@ mod tests {
     use moonlark_core::schema::Schema;
     use moonlark_core::source_resources::ResourceWatcher;
     use moonlark_core::tool::{Source, SourceKind};
-    use moonlark_core::{Problem, ProblemCode, Tool};
+    use moonlark_core::{Problem, Tool};
     use moonlark_gateway::tool_body::ToolBody;
     use parking_lot::Mutex;
     use rmcp::ServiceExt;
@@ -314,7 +314,7 @@ mod tests {
                     asked.1.notified().await;
                 }
                 if uri == "mcp://a/no" || uri == "mcp://a/later" && times == 1 {
-                    return Err(Problem::new(ProblemCode::Unavailable, "not now"));
+                    return Err(Problem::unavailable("not now"));
                 }
                 Ok(ToolAnswer::Raw(Object::new()))
             }

@@ -11,7 +11,8 @@ use moonlark_core::{Catalog, Value};
 use moonlark_gateway::per_catalog::PerCatalog;
 use moonlark_gateway::server_identity::ListedSchemas;
 use rmcp::model::{
-    ErrorData, PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations,
+    CacheScope, ErrorData, PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool,
+    ToolAnnotations,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
@@ -42,10 +43,10 @@ impl McpListingCache {
 
 /// What one catalog has, ready to send.
 pub(super) struct McpListing {
-    tools: Vec<Tool>,
-    resources: Vec<Resource>,
-    templates: Vec<ResourceTemplate>,
-    prompts: Vec<Prompt>,
+    pub(super) tools: Vec<Tool>,
+    pub(super) resources: Vec<Resource>,
+    pub(super) templates: Vec<ResourceTemplate>,
+    pub(super) prompts: Vec<Prompt>,
     /// Tools whose parameters travel in HTTP headers too; the SDK compares.
     headers: HashMap<String, Tool>,
 }
@@ -68,28 +69,20 @@ impl McpListing {
         Self { tools, resources, templates, prompts, headers }
     }
 
-    pub(super) fn tools(&self) -> &[Tool] {
-        &self.tools
-    }
-
-    pub(super) fn resources(&self) -> &[Resource] {
-        &self.resources
-    }
-
-    pub(super) fn templates(&self) -> &[ResourceTemplate] {
-        &self.templates
-    }
-
-    pub(super) fn prompts(&self) -> &[Prompt] {
-        &self.prompts
-    }
-
     pub(super) fn tool_with_headers(&self, name: &str) -> Option<Tool> {
         self.headers.get(name).cloned()
     }
 }
 
-/// One page of a list, and where the next begins.
+/// One page of a list, where the next begins, and how long clients may keep it.
+pub(super) struct ListPage<T> {
+    pub(super) items: Vec<T>,
+    pub(super) next_cursor: Option<String>,
+    pub(super) ttl_ms: Option<u64>,
+    pub(super) cache_scope: Option<CacheScope>,
+}
+
+/// The entries of one page, and where the next begins.
 pub(super) fn paginate_list<T: Clone>(
     all: &[T],
     request: Option<PaginatedRequestParams>,

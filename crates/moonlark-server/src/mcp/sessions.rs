@@ -31,7 +31,7 @@ use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use moonlark_core::{Problem, ProblemCode};
+use moonlark_core::Problem;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, InitializeRequestParams,
     LoggingLevel, ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
@@ -57,8 +57,7 @@ use crate::http_status;
 use crate::principal::Principal;
 
 /// Old clients that never come back lose their session after this long.
-pub(crate) const SESSION_IDLE_TIMEOUT: std::time::Duration =
-    std::time::Duration::from_secs(30 * 60);
+pub(crate) const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// When to try again where there are too many sessions.
 const RETRY_AFTER_SECONDS: u32 = 30;
@@ -205,9 +204,8 @@ impl McpSessions {
             match self.seal_session_id(name, &who) {
                 Some(id) => drop(response.headers_mut().insert(SESSION_HEADER, id)),
                 None => {
-                    return http_status::problem_response(&Problem::internal(
-                        "no session could be begun",
-                    ));
+                    let problem = Problem::internal("no session could be begun");
+                    return http_status::problem_response(&problem);
                 }
             }
         }
@@ -323,7 +321,7 @@ impl SessionStore for SealedSessionStore {
 
 fn too_many_sessions_problem() -> Problem {
     let message = "too many sessions are open and in use, of this caller or of all";
-    let mut problem = Problem::new(ProblemCode::Unavailable, message)
+    let mut problem = Problem::unavailable(message)
         .with_hint("end sessions that are no longer needed with DELETE, or try again later");
     problem.retry_after = Some(RETRY_AFTER_SECONDS);
     problem

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use moonlark_gateway::metrics::family::{MetricFamily, MetricKind};
+use moonlark_gateway::metrics::family::MetricFamily;
 
 /// What Linux counts a process's time in, on every architecture.
 const CLOCK_TICKS_PER_SECOND: f64 = 100.0;
@@ -20,36 +20,26 @@ pub(crate) fn note_start() {
 }
 
 pub(super) fn process_metrics() -> Vec<MetricFamily> {
-    let one = |name, kind, help, value: Option<f64>| {
-        value.map(|value| MetricFamily::from_value(name, kind, help, value))
-    };
+    let resident = MetricFamily::gauge(
+        "process_resident_memory_bytes",
+        "Memory of this process that is not swapped out",
+    );
+    let files = MetricFamily::gauge("process_open_fds", "Open files and sockets of this process");
+    let time = MetricFamily::counter(
+        "process_cpu_seconds_total",
+        "Time that processors spent on this process",
+    );
+    let start = MetricFamily::gauge(
+        "process_start_time_seconds",
+        "When this process started to serve, in seconds since 1970",
+    );
     let all = [
-        one(
-            "process_resident_memory_bytes",
-            MetricKind::Gauge,
-            "Memory of this process that is not swapped out",
-            resident_memory_bytes(),
-        ),
-        one(
-            "process_open_fds",
-            MetricKind::Gauge,
-            "Open files and sockets of this process",
-            open_file_count(),
-        ),
-        one(
-            "process_cpu_seconds_total",
-            MetricKind::Counter,
-            "Time that processors spent on this process",
-            cpu_seconds(),
-        ),
-        one(
-            "process_start_time_seconds",
-            MetricKind::Gauge,
-            "When this process started to serve, in seconds since 1970",
-            Some(*START_TIME_SECONDS),
-        ),
+        (resident, resident_memory_bytes()),
+        (files, open_file_count()),
+        (time, cpu_seconds()),
+        (start, Some(*START_TIME_SECONDS)),
     ];
-    all.into_iter().flatten().collect()
+    all.into_iter().filter_map(|(family, value)| Some(family.with_value(value?))).collect()
 }
 
 fn resident_memory_bytes() -> Option<f64> {

@@ -73,15 +73,15 @@ mod tests {
         let mut classes = vec![0; bucket_bounds_seconds().count() + 1];
         (classes[0], classes[18]) = (2, 1);
         let spread = MetricValue::Spread { classes, sum: 61.5 };
-        let mut times = MetricFamily::new("took_seconds", MetricKind::Histogram, "Times");
+        let mut times = MetricFamily::histogram("took_seconds", "Times");
         times
             .samples
             .push(MetricSample { labels: vec![("source", "a".to_owned())], value: spread });
         let odd = "a\"b\\c\nd".to_owned();
         let families = [
-            MetricFamily::from_value("plain", MetricKind::Gauge, "One", 1.5),
-            MetricFamily::new("none", MetricKind::Gauge, "Nothing"),
-            MetricFamily::new("calls_total", MetricKind::Counter, "Calls")
+            MetricFamily::gauge("plain", "One").with_value(1.5),
+            MetricFamily::gauge("none", "Nothing"),
+            MetricFamily::counter("calls_total", "Calls")
                 .with_sample(vec![("source", odd), ("kind", "api".to_owned())], 3.0),
             times,
         ];

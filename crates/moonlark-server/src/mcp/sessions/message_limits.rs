@@ -162,46 +162,23 @@ impl MessageOutline {
         Some(ErrorData::invalid_params(message, None))
     }
 
-    fn size_at(&mut self, place: MessagePlace) -> Option<&mut JsonSize> {
-        match place {
+    /// Count text, and values with it, in all that this place is a part of.
+    fn count(&mut self, place: MessagePlace, text_bytes: usize, values: usize) {
+        let own = match place {
             MessagePlace::Id => Some(&mut self.id_size),
             MessagePlace::ProgressToken => Some(&mut self.progress_token),
             _ => None,
-        }
-    }
-
-    /// Count a value with this much text of its own.
-    fn count(&mut self, place: MessagePlace, text_bytes: usize) {
-        let add = |size: &mut JsonSize| {
-            size.text_bytes += text_bytes;
-            size.values += 1;
         };
-        if let Some(size) = self.size_at(place) {
-            add(size);
-        }
-        if place.is_in_meta() {
-            add(&mut self.meta);
-        }
-        if place.is_in_params() {
-            add(&mut self.params);
-        }
-    }
-
-    /// Count the name of a field, which is a part of the value that it is in.
-    fn count_name(&mut self, place: MessagePlace, bytes: usize) {
-        if let Some(size) = self.size_at(place) {
-            size.text_bytes += bytes;
-        }
-        if place.is_in_meta() {
-            self.meta.text_bytes += bytes;
-        }
-        if place.is_in_params() {
-            self.params.text_bytes += bytes;
+        let meta = place.is_in_meta().then_some(&mut self.meta);
+        let params = place.is_in_params().then_some(&mut self.params);
+        for size in [own, meta, params].into_iter().flatten() {
+            size.text_bytes += text_bytes;
+            size.values += values;
         }
     }
 
     fn note_text(&mut self, place: MessagePlace, text: &str) {
-        self.count(place, text.len());
+        self.count(place, text.len(), 1);
         match place {
             MessagePlace::Method => text.clone_into(&mut self.method),
             MessagePlace::Id if text.len() <= MAX_REQUEST_ID_BYTES => {
@@ -315,7 +292,7 @@ impl<'de> Visitor<'de> for MeasuredValue<'_> {
     }
 
     fn visit_unit<E: de::Error>(self) -> Result<(), E> {
-        self.0.count(self.1, 0);
+        self.0.count(self.1, 0, 1);
         Ok(())
     }
 
@@ -348,14 +325,14 @@ impl<'de> Visitor<'de> for MeasuredValue<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         let MeasuredValue(outline, place) = self;
-        outline.count(place, 0);
+        outline.count(place, 0, 1);
         while items.next_element_seed(MeasuredValue(outline, place))?.is_some() {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
         let MeasuredValue(outline, place) = self;
-        outline.count(place, 0);
+        outline.count(place, 0, 1);
         while let Some(inside) = fields.next_key_seed(MeasuredName(outline, place))? {
             fields.next_value_seed(MeasuredValue(outline, inside))?;
         }
@@ -382,7 +359,8 @@ impl Visitor<'_> for MeasuredName<'_> {
     }
 
     fn visit_str<E>(self, name: &str) -> Result<MessagePlace, E> {
-        self.0.count_name(self.1, name.len());
+        // A part of the value that it is in.
+        self.0.count(self.1, name.len(), 0);
         Ok(self.1.field(name))
     }
 }

@@ -24,6 +24,7 @@ struct SessionEntries {
     clock: u64,
 }
 
+#[derive(Default)]
 struct McpSessionEntry {
     /// Who began it: nobody else gets to it.
     who: Principal,
@@ -41,8 +42,9 @@ struct McpSessionEntry {
 }
 
 /// How a session came to be known here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum SessionOpening {
+    #[default]
     New,
     /// It was begun in another process, and has not opened its stream since.
     TakenUp,
@@ -68,10 +70,7 @@ impl SessionTable {
     pub(super) fn insert(&self, id: SessionId, who: Principal, opening: SessionOpening) {
         let mut entries = self.0.lock();
         let used = entries.next_tick();
-        let (open, requests) = (0, HashSet::new());
-        let (initialize, version, level) = (None, None, None);
-        let entry =
-            McpSessionEntry { who, used, open, requests, opening, initialize, version, level };
+        let entry = McpSessionEntry { who, used, opening, ..McpSessionEntry::default() };
         entries.sessions.insert(id, entry);
     }
 
@@ -105,9 +104,7 @@ impl SessionTable {
     pub(super) fn note_stream(&self, id: &str) -> SessionOpening {
         let mut entries = self.0.lock();
         let entry = entries.sessions.get_mut(id);
-        entry.map_or(SessionOpening::New, |it| {
-            std::mem::replace(&mut it.opening, SessionOpening::New)
-        })
+        entry.map(|it| std::mem::take(&mut it.opening)).unwrap_or_default()
     }
 
     pub(super) fn remove(&self, id: &str) {

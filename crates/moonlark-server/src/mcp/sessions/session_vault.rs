@@ -17,9 +17,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use moonlark_state::{create_private_file, write_private_file};
+use moonlark_state::{read_or_make_key, write_private_file};
 use ring::digest::{SHA256, digest};
-use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
 use super::session_id::{SESSION_KEY_BYTES, SessionIdContent, SessionIdKey};
@@ -82,12 +81,10 @@ impl SessionVault {
     /// With the key in this folder, which is made if there is none.
     pub fn open(folder: &Path) -> io::Result<Arc<SessionVault>> {
         let path = folder.join(KEY_NAME);
-        let bytes = match read_key(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => make_key(&path)?,
-            other => other?,
-        };
+        let name = path.display().to_string();
+        let bytes = read_or_make_key(&path, SESSION_KEY_BYTES, &name)?;
         let key = SessionIdKey::from_bytes(&bytes)
-            .ok_or_else(|| io::Error::other(format!("{} is damaged", path.display())))?;
+            .ok_or_else(|| io::Error::other(format!("{name} is damaged")))?;
         let record = SessionRecord::new(folder.join(RECORD_NAME));
         Ok(Arc::new(SessionVault { key, record: Some(Arc::new(record)) }))
     }
@@ -162,24 +159,6 @@ fn caller_key(name: Option<&str>) -> String {
 
 pub(super) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-fn read_key(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
-    if file.metadata()?.mode() & 0o077 != 0 {
-        let message = format!("others can read {}: `chmod 600` keeps it", path.display());
-        return Err(io::Error::other(message));
-    }
-    let mut bytes = Vec::new();
-    file.take(1024).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Processes that make one at the same time end up with the same.
-fn make_key(path: &Path) -> io::Result<Vec<u8>> {
-    let mut key = vec![0; SESSION_KEY_BYTES];
-    SystemRandom::new().fill(&mut key).map_err(|_| io::Error::other("there is no randomness"))?;
-    if create_private_file(path, &key)? { Ok(key) } else { read_key(path) }
 }
 
 impl SessionRecord {
