@@ -41,14 +41,12 @@ impl CheckProcess {
     }
 
     fn check(&mut self, script: &str, run_type_functions: bool) -> CheckEnd {
-        let request = json!({"Check": {
-            "catalog": 1,
-            "names": {"sources": [], "awaited": []},
-            "forget": null,
+        let request = json!({
             "script": script,
+            "catalog": {"sources": [], "awaited": []},
             "limit": {"secs": LIMIT.as_secs(), "nanos": LIMIT.subsec_nanos()},
             "run_type_functions": run_type_functions,
-        }});
+        });
         let body = request.to_string();
         let length = u32::try_from(body.len()).unwrap().to_le_bytes();
         let input = self.child.stdin.as_mut().unwrap();
@@ -63,8 +61,7 @@ impl CheckProcess {
         }
         let mut body = vec![0; u32::from_le_bytes(length) as usize];
         output.read_exact(&mut body).unwrap();
-        let report: Value = serde_json::from_slice(&body).unwrap();
-        CheckEnd::Reported(report["Checked"].clone())
+        CheckEnd::Reported(serde_json::from_slice(&body).unwrap())
     }
 
     /// The most memory that it ever had. None when it has ended.

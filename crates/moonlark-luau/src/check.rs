@@ -9,62 +9,41 @@
 //! [`check_server`] processes that the kernel bounds. A script that one cannot follow is
 //! said to be just that.
 
-#[cfg(feature = "check")]
 mod argument_checker;
-#[cfg(feature = "check")]
 mod check_cache;
-#[cfg(feature = "check")]
 mod check_clock;
-#[cfg(feature = "check")]
 mod check_pool;
-#[cfg(feature = "check")]
 mod check_protocol;
-#[cfg(feature = "check")]
 mod check_server;
-#[cfg(feature = "check")]
 mod check_worker;
-#[cfg(feature = "check")]
+mod described_catalog;
 mod in_process;
-#[cfg(feature = "check")]
 mod local_scopes;
-#[cfg(feature = "check")]
 mod preamble;
-#[cfg(feature = "check")]
 mod script_checker;
-#[cfg_attr(not(feature = "check"), allow(dead_code))]
 pub(crate) mod script_facts;
-#[cfg(feature = "check")]
 mod script_globals;
-#[cfg(feature = "check")]
 mod sdk_names;
-#[cfg(feature = "check")]
 mod string_templates;
-#[cfg_attr(not(feature = "check"), allow(dead_code))]
 pub(crate) mod tested_values;
-#[cfg(all(test, feature = "check"))]
+#[cfg(test)]
 mod tests;
-#[cfg(feature = "check")]
 mod text_fields;
-#[cfg(feature = "check")]
 mod traced_fields;
-#[cfg(feature = "check")]
 mod type_checker;
-#[cfg(feature = "check")]
 mod typed_fields;
-#[cfg(feature = "check")]
 mod unknown_names;
-#[cfg(feature = "check")]
 mod value_kinds;
 
 use std::sync::Arc;
 
+use check_pool::PooledCheck;
+use check_worker::CheckFailure;
 use moonlark_core::{Catalog, Problem, SourceLocation};
 
-#[cfg(feature = "check")]
 pub use check_server::{check_scripts_if_asked, set_check_program};
-#[cfg(feature = "check")]
 pub use script_checker::ScriptChecker;
-#[cfg(all(test, feature = "check"))]
+#[cfg(test)]
 pub(crate) use script_globals::all_libraries;
 
 /// Something that is surely wrong.
@@ -96,11 +75,7 @@ pub async fn find_script_mistakes(script: &str, catalog: &Arc<Catalog>) -> Vec<C
 }
 
 /// The same, with what could not be checked. Callers have their turns.
-#[cfg(feature = "check")]
 pub async fn check_script(script: &str, catalog: &Arc<Catalog>, caller: &str) -> CheckedScript {
-    use check_pool::PooledCheck;
-    use check_worker::CheckFailure;
-
     if script.len() > crate::script_unit::MAX_LUAU_SOURCE_BYTES {
         return CheckedScript::default();
     }
@@ -138,11 +113,6 @@ pub async fn check_script(script: &str, catalog: &Arc<Catalog>, caller: &str) ->
     checked
 }
 
-#[cfg(not(feature = "check"))]
-pub async fn check_script(_script: &str, _catalog: &Arc<Catalog>, _caller: &str) -> CheckedScript {
-    CheckedScript::default()
-}
-
 /// The findings as one Problem, in the file that the script goes by. Signatures
 /// are its hint, each once.
 pub fn problem_from_findings(findings: &[CheckFinding], file: &str) -> Option<Problem> {
@@ -173,10 +143,8 @@ pub fn problem_from_findings(findings: &[CheckFinding], file: &str) -> Option<Pr
 }
 
 /// How a finding about an unknown name begins.
-#[cfg(feature = "check")]
 const UNKNOWN_NAME_PREFIX: &str = "there is nothing called ";
 
-#[cfg(feature = "check")]
 impl CheckFinding {
     /// Say where scripts find the tool that an unknown name is, if it is one. Whoever
     /// checks knows only the sources that the script names.
@@ -206,8 +174,12 @@ impl CheckFinding {
         CheckFinding { line, column, message: message.into(), hint: None }
     }
 
-    fn with_hint(mut self, hint: impl Into<String>) -> CheckFinding {
-        self.hint = Some(hint.into());
+    fn with_hint(self, hint: impl Into<String>) -> CheckFinding {
+        self.with_optional_hint(Some(hint))
+    }
+
+    fn with_optional_hint(mut self, hint: Option<impl Into<String>>) -> CheckFinding {
+        self.hint = hint.map(Into::into);
         self
     }
 }

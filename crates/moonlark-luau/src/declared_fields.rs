@@ -143,7 +143,7 @@ impl<'s> SchemaSearch<'s> {
             }
             parts.push(part);
             if let Some(reference) = part.get("$ref") {
-                open.push(self.find_reference(reference.as_str()?)?);
+                open.push(find_schema_reference(self.root, reference.as_str()?)?);
             }
             for key in ["anyOf", "oneOf", "allOf"] {
                 let several = part.get(key).and_then(Json::as_array);
@@ -156,18 +156,20 @@ impl<'s> SchemaSearch<'s> {
         }
         Some(parts)
     }
+}
 
-    fn find_reference(&self, reference: &str) -> Option<&'s Map<String, Json>> {
-        if reference == "#" {
-            return Some(self.root);
-        }
-        let mut found = self.root;
-        for part in reference.strip_prefix("#/")?.split('/') {
-            let part = part.replace("~1", "/").replace("~0", "~");
-            found = found.get(&part)?.as_object()?;
-        }
-        Some(found)
+/// The part of a schema that a `$ref` in it names.
+pub(crate) fn find_schema_reference<'s>(
+    root: &'s Map<String, Json>,
+    reference: &str,
+) -> Option<&'s Map<String, Json>> {
+    if reference == "#" {
+        return Some(root);
     }
+    let pointer = reference.strip_prefix("#/")?;
+    let (first, rest) = pointer.find('/').map_or((pointer, ""), |at| pointer.split_at(at));
+    let first = first.replace("~1", "/").replace("~0", "~");
+    root.get(&first)?.pointer(rest)?.as_object()
 }
 
 #[cfg(test)]

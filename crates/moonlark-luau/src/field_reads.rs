@@ -6,18 +6,18 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use luau_syntax::ast::{AstVisitor, Expression, ExpressionKind, IndexNameOp, UnaryOp};
+use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind, UnaryOp};
 use luau_syntax::parser::{ParseOptions, ParsedSource};
 use moonlark_core::sdk::Sdk;
 
-use crate::check::script_facts::{ScriptFacts, global_name};
+use crate::check::script_facts::{ScriptFacts, as_field_access, global_name};
 use crate::check::tested_values::{OperandRole, TestedOperand};
-use crate::result_flow::{ResultFlow, ResultPath, utf8_text};
+use crate::result_flow::{ResultFlow, ResultPath};
 
 /// Fields of one script that are looked at, and uses of results as lists.
 const MAX_FIELD_READS: usize = 2000;
-/// Stack of the thread that parses: trees nest as deep as the compiler allows.
-const FIELD_PARSER_STACK_BYTES: usize = 64 << 20;
+/// Stack of the thread that parses.
+const PARSER_STACK_BYTES: usize = 64 << 20;
 
 /// What a script reads of results.
 #[derive(Debug, Default)]
@@ -67,11 +67,40 @@ impl ListOperation {
 
 /// What `script` reads of the results of its calls.
 pub(crate) fn find_script_reads(script: &str) -> ScriptReads {
+    // Line 0 is for what the check declares.
+    parse_on_deep_stack(&format!("\n{script}"), |root, facts| {
+        let flow = ResultFlow::new(facts);
+        let mut visitor = FieldReadVisitor { facts, flow, reads: ScriptReads::default() };
+        root.visit(&mut visitor);
+        let FieldReadVisitor { flow, mut reads, .. } = visitor;
+        // `r.data or r`: something of the result is taken in any case.
+        let is_result = |it: &&(usize, Expression<'_>)| flow.trace_results(it.1).is_some();
+        let others = facts.tests.other_alternatives().iter().take(MAX_FIELD_READS);
+        let settled: HashSet<usize> = others.filter(is_result).map(|it| it.0).collect();
+        reads.fields.retain(|read| read.test.is_none_or(|test| !settled.contains(&test.group)));
+        reads.mark_guarded_reads();
+        reads.names = facts.read_fields().map(str::to_owned).collect();
+        reads
+    })
+}
+
+/// Look at the syntax tree of a script, with a stack for trees as deep as the compiler
+/// allows. Nothing where it does not parse.
+pub(crate) fn parse_on_deep_stack<T: Default + Send>(
+    script: &str,
+    look: impl for<'a> FnOnce(Block<'a>, &ScriptFacts<'a>) -> T + Send,
+) -> T {
+    let parse = || {
+        let Ok(parsed) = ParsedSource::parse(script, ParseOptions::default()) else {
+            return T::default();
+        };
+        look(parsed.root(), &ScriptFacts::from_block(parsed.root()))
+    };
     std::thread::scope(|scope| {
         let parsing = std::thread::Builder::new()
             .name("moonlark-parse".to_owned())
-            .stack_size(FIELD_PARSER_STACK_BYTES)
-            .spawn_scoped(scope, || parse_script_reads(script));
+            .stack_size(PARSER_STACK_BYTES)
+            .spawn_scoped(scope, parse);
         parsing.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
     })
 }
@@ -105,30 +134,6 @@ const NON_RESULT_GLOBALS: [&str; 12] = [
     "time",
 ];
 
-fn parse_script_reads(script: &str) -> ScriptReads {
-    // Line 0 is for what the check declares.
-    let text = format!("\n{script}");
-    let Ok(parsed) = ParsedSource::parse(&text, ParseOptions::default()) else {
-        return ScriptReads::default();
-    };
-    let facts = ScriptFacts::from_block(parsed.root());
-    let mut visitor = FieldReadVisitor {
-        facts: &facts,
-        flow: ResultFlow::new(&facts),
-        reads: ScriptReads::default(),
-    };
-    parsed.root().visit(&mut visitor);
-    let FieldReadVisitor { flow, mut reads, .. } = visitor;
-    // `r.data or r`: something of the result is taken in any case.
-    let is_result = |it: &&(usize, Expression<'_>)| flow.trace_results(it.1).is_some();
-    let others = facts.tests.other_alternatives().iter().take(MAX_FIELD_READS);
-    let settled: HashSet<usize> = others.filter(is_result).map(|it| it.0).collect();
-    reads.fields.retain(|read| read.test.is_none_or(|test| !settled.contains(&test.group)));
-    reads.mark_guarded_reads();
-    reads.names = facts.read_fields().filter_map(utf8_text).collect();
-    reads
-}
-
 impl ScriptReads {
     /// `if r.note then print(r.note) end`: what the script has looked for it does not
     /// rely on.
@@ -158,20 +163,14 @@ struct FieldReadVisitor<'x, 'a> {
 }
 
 impl<'a> FieldReadVisitor<'_, 'a> {
-    fn record_read(
-        &mut self,
-        expression: Expression<'a>,
-        base: Expression<'a>,
-        name: &'a [u8],
-        line: u32,
-    ) {
-        let is_set = self.facts.assigned.contains(name);
+    fn record_read(&mut self, expression: Expression<'a>) {
+        let Some(access) = as_field_access(expression).filter(|it| !it.colon) else { return };
+        let is_set = self.facts.assigned.contains(access.name);
         if is_set || self.reads.fields.len() == MAX_FIELD_READS {
             return;
         }
-        if let Some(origins) = self.flow.trace_results(base)
-            && let Some(field) = utf8_text(name)
-        {
+        if let Some(origins) = self.flow.trace_results(access.base) {
+            let (line, field) = (access.location.begin.line, access.name.to_owned());
             let test = self.facts.tests.find_operand(expression);
             self.reads.fields.push(ResultFieldRead { line, origins, field, test });
         }
@@ -188,38 +187,20 @@ impl<'a> FieldReadVisitor<'_, 'a> {
 }
 
 impl<'a> AstVisitor<'a> for FieldReadVisitor<'_, 'a> {
-    fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::IndexName { expr, index, index_location, op, .. } = expression.kind()
-            && op == IndexNameOp::Dot
-        {
-            self.record_read(expression, expr, index.bytes(), index_location.begin.line);
-        }
-        true
-    }
-
-    fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::IndexExpr { expr, index } = expression.kind()
-            && let ExpressionKind::String { value, .. } = index.kind()
-        {
-            self.record_read(expression, expr, value.into_bytes(), index.location().begin.line);
-        }
-        true
-    }
-
-    fn visit_unary_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::Unary { op: UnaryOp::Length, rhs } = expression.kind() {
-            let line = expression.location().begin.line;
-            self.record_list_use(rhs, ListOperation::Length, line);
-        }
-        true
-    }
-
-    fn visit_call_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::Call { func, args: [list, ..], .. } = expression.kind()
-            && global_name(func) == Some("ipairs")
-        {
-            let line = func.location().begin.line;
-            self.record_list_use(*list, ListOperation::Ipairs, line);
+    fn visit_expression(&mut self, expression: Expression<'a>) -> bool {
+        self.record_read(expression);
+        match expression.kind() {
+            ExpressionKind::Unary { op: UnaryOp::Length, rhs } => {
+                let line = expression.location().begin.line;
+                self.record_list_use(rhs, ListOperation::Length, line);
+            }
+            ExpressionKind::Call { func, args: [list, ..], .. }
+                if global_name(func) == Some("ipairs") =>
+            {
+                let line = func.location().begin.line;
+                self.record_list_use(*list, ListOperation::Ipairs, line);
+            }
+            _ => {}
         }
         true
     }

@@ -109,11 +109,23 @@ impl Bridge {
         match item {
             // A list cannot have holes, so null stands there as itself.
             Value::Null => table.raw_set(key, Lv::NULL),
-            Value::Int(int) if int.unsigned_abs() > MAX_EXACT_INTEGER as u64 => {
-                table.raw_set(key, WideInteger(int))
-            }
-            item => table.raw_set(key, self.to_lua(lua, item)?),
+            item => table.raw_set(key, self.to_whole_value(lua, item)?),
         }
+    }
+
+    /// The same with integers kept whole.
+    fn to_whole_value(&self, lua: &Lua, value: Value) -> mlua::Result<HostReplyValue> {
+        Ok(match value {
+            Value::Int(int) if int.unsigned_abs() > MAX_EXACT_INTEGER as u64 => {
+                HostReplyValue::Wide(int)
+            }
+            value => HostReplyValue::Value(self.to_lua(lua, value)?),
+        })
+    }
+
+    /// A value as the answer of a host function.
+    pub(crate) fn to_reply(&self, lua: &Lua, value: Value) -> mlua::Result<HostReply> {
+        Ok((Some(true), self.to_whole_value(lua, value)?))
     }
 
     /// Copy a value out of the VM; `what` names it in Problems.
@@ -128,40 +140,14 @@ impl Bridge {
     }
 }
 
-/// A 64-bit integer that a Luau number would round.
-struct WideInteger(i64);
-
-impl IntoLua for WideInteger {
-    fn into_lua(self, _: &Lua) -> mlua::Result<Lv> {
-        Ok(Lv::Integer(self.0))
-    }
-
-    unsafe fn push_into_stack(self, lua: &mlua::state::RawLua) -> mlua::Result<()> {
-        // SAFETY: called by mlua with a stack slot reserved for one value.
-        unsafe { ffi::lua_pushinteger64(lua.state(), self.0) };
-        Ok(())
-    }
-}
-
 /// What a host function answers: `true, value`, `false, problem` or
 /// `nil, ticket`, with integers kept whole.
-pub(crate) struct HostReply(pub(crate) Option<bool>, pub(crate) HostReplyValue);
+pub(crate) type HostReply = (Option<bool>, HostReplyValue);
 
 pub(crate) enum HostReplyValue {
     Value(Lv),
+    /// A 64-bit integer that a Luau number would round.
     Wide(i64),
-}
-
-impl Bridge {
-    /// A value as the answer of a host function.
-    pub(crate) fn to_reply(&self, lua: &Lua, value: Value) -> mlua::Result<HostReply> {
-        Ok(match value {
-            Value::Int(int) if int.unsigned_abs() > MAX_EXACT_INTEGER as u64 => {
-                HostReply(Some(true), HostReplyValue::Wide(int))
-            }
-            value => HostReply(Some(true), HostReplyValue::Value(self.to_lua(lua, value)?)),
-        })
-    }
 }
 
 impl IntoLua for HostReplyValue {
@@ -173,27 +159,15 @@ impl IntoLua for HostReplyValue {
     }
 
     unsafe fn push_into_stack(self, lua: &mlua::state::RawLua) -> mlua::Result<()> {
-        // SAFETY: passed on as it came.
-        unsafe {
-            match self {
-                HostReplyValue::Value(value) => value.push_into_stack(lua),
-                HostReplyValue::Wide(int) => WideInteger(int).push_into_stack(lua),
+        match self {
+            // SAFETY: passed on as it came.
+            HostReplyValue::Value(value) => unsafe { value.push_into_stack(lua) },
+            HostReplyValue::Wide(int) => {
+                // SAFETY: called by mlua with a stack slot reserved for one value.
+                unsafe { ffi::lua_pushinteger64(lua.state(), int) };
+                Ok(())
             }
         }
-    }
-}
-
-impl mlua::IntoLuaMulti for HostReply {
-    fn into_lua_multi(self, lua: &Lua) -> mlua::Result<mlua::MultiValue> {
-        (self.0, self.1).into_lua_multi(lua)
-    }
-
-    unsafe fn push_into_stack_multi(
-        self,
-        lua: &mlua::state::RawLua,
-    ) -> mlua::Result<std::ffi::c_int> {
-        // SAFETY: passed on as it came.
-        unsafe { (self.0, self.1).push_into_stack_multi(lua) }
     }
 }
 

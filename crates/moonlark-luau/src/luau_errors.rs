@@ -25,19 +25,14 @@ pub(crate) fn problem_from_error_value(
 ) -> Problem {
     match raised {
         Lv::String(text) => problem_from_text(&text.to_string_lossy(), shared, unit),
-        Lv::Table(table) if matches!(table.raw_get("host"), Ok(Lv::Table(_))) => {
-            match table.raw_get::<Table>("host") {
-                Ok(problem) => problem_from_host(&problem, shared, unit),
-                Err(_) => Problem::tool_error("the script failed"),
+        Lv::Table(table) => match table.raw_get::<Table>("host") {
+            Ok(problem) => problem_from_host(&problem, shared, unit),
+            Err(_) => {
+                let mut problem = Problem::tool_error(describe_error_table(bridge, &table));
+                problem.place = error_location(&table);
+                problem
             }
-        }
-        Lv::Table(table) => {
-            let problem = Problem::tool_error(describe_error_table(bridge, &table));
-            match error_location(&table) {
-                Some(place) => problem.at_location(place),
-                None => problem,
-            }
-        }
+        },
         Lv::Error(error) => match &*error {
             mlua::Error::MemoryError(_) => shared.memory.out_of_memory_problem(),
             error => Problem::tool_error(cut_message(&first_error_line(&error.to_string()))),

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use mlua::{Table, Value as Lv};
 use moonlark_core::limits::format_seconds;
 use moonlark_core::module::ScriptLanguage;
-use moonlark_core::script_snapshot::{ScriptFileReader, ScriptSnapshot};
-use moonlark_core::{Problem, ProblemCode, Result, tool_header};
+use moonlark_core::script_snapshot::ScriptFileReader;
+use moonlark_core::{Problem, ProblemCode, Result};
 use moonlark_gateway::Call;
 
 use crate::engine::LuauEngine;
-use crate::script_unit::{MAX_FILE_LOOKUPS, ScriptUnit, display_path};
-use crate::vm::LuauVm;
+use crate::luau_bridge::Bridge;
+use crate::script_loading::run_until;
+use crate::script_unit::{ScriptUnit, display_path};
 
 /// A file of tests that loads.
 pub struct LuauTestFile {
@@ -31,32 +32,12 @@ impl LuauEngine {
         files: ScriptFileReader,
         call: &Call,
     ) -> Result<LuauTestFile> {
-        let file = display_path(&folder, &main);
-        let files = ScriptSnapshot::new(files, MAX_FILE_LOOKUPS);
-        let listed = match ScriptUnit::new(folder, main, &file, files.clone()) {
-            Ok(unit) => self.list_tests(Arc::new(unit), call).await,
-            Err(problem) => Err(problem),
-        };
-        files.finish_loading();
-        listed.map_err(|problem| tool_header::into_load_problem(problem, &file, "a test"))
-    }
-
-    async fn list_tests(&self, unit: Arc<ScriptUnit>, call: &Call) -> Result<LuauTestFile> {
-        let (engine, reading, call) = (self.clone(), unit.clone(), call.clone());
-        let deadline = call.deadline();
-        let listing = self.run_preemptible(move |guard| async move {
-            let mut vm = LuauVm::new(engine.test_prelude()?)?;
-            guard.watch_interrupt(vm.interrupt());
-            let names = vm
-                .load_script(&reading, &call, |_, globals| Ok(test_function_names(globals)))
-                .await;
-            guard.finish_run();
-            names
-        });
-        let names = tokio::time::timeout_at(deadline, listing)
-            .await
-            .unwrap_or_else(|_| Err(Problem::new(ProblemCode::Timeout, "")))?;
-        Ok(LuauTestFile { engine: self.clone(), unit, names })
+        let main = [display_path(&folder, &main), folder, main];
+        let read = |_: &Bridge, globals: &Table| Ok(test_function_names(globals));
+        let prelude = self.test_prelude();
+        let (loaded, _) =
+            self.load_script(main, files, call.clone(), prelude, "a test", read).await;
+        loaded.map(|(unit, names)| LuauTestFile { engine: self.clone(), unit, names })
     }
 }
 
@@ -69,22 +50,17 @@ impl LuauTestFile {
         if let Some(mocks) = call.mocks() {
             mocks.set_language(ScriptLanguage::Luau);
         }
-        let (tests, name, its) = (self.clone(), name.to_owned(), call.clone());
-        let running = self.engine.run_preemptible(move |guard| async move {
-            let mut vm = LuauVm::new(tests.engine.test_prelude()?)?;
-            guard.watch_interrupt(vm.interrupt());
-            let ended = vm.run_test(&tests.unit, &its, &name).await;
-            guard.finish_run();
-            ended
+        let (unit, name, its) = (self.unit.clone(), name.to_owned(), call.clone());
+        let running = self.engine.run_in_new_vm(self.engine.test_prelude()?, move |vm| {
+            Box::pin(async move { vm.run_test(&unit, &its, &name).await })
         });
-        let ended = tokio::time::timeout_at(call.deadline(), running).await;
-        match ended {
-            Ok(Err(problem)) if problem.code == ProblemCode::Timeout => {
-                Err(test_timeout_problem(call))
+        run_until(call.deadline(), running).await.map_err(|problem| {
+            if problem.code != ProblemCode::Timeout {
+                return problem;
             }
-            Ok(ended) => ended,
-            Err(_) => Err(test_timeout_problem(call)),
-        }
+            let limit = format_seconds(call.limits().timeout);
+            Problem::new(ProblemCode::Timeout, format!("the test timed out after {limit}"))
+        })
     }
 }
 
@@ -102,11 +78,6 @@ fn test_function_names(globals: &Table) -> Vec<String> {
     });
     names.sort();
     names
-}
-
-fn test_timeout_problem(call: &Call) -> Problem {
-    let limit = format_seconds(call.limits().timeout);
-    Problem::new(ProblemCode::Timeout, format!("the test timed out after {limit}"))
 }
 
 #[cfg(test)]

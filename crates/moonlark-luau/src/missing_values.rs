@@ -340,6 +340,7 @@ enum FieldVerdict {
 }
 
 /// A field that was in no answer.
+#[derive(Default)]
 struct MissingField {
     /// The sentence before and after its name.
     before: String,
@@ -376,13 +377,7 @@ fn names_next_page(field: &str) -> bool {
 
 impl MissingField {
     fn new(before: String, after: String) -> MissingField {
-        MissingField {
-            before,
-            after,
-            is_undeclared: false,
-            is_near_miss: false,
-            comes_and_goes: false,
-        }
+        MissingField { before, after, ..MissingField::default() }
     }
 
     /// For fields that are missing in the same place.

@@ -24,9 +24,8 @@ pub(crate) fn format_printed_value(bridge: &Bridge, value: &Lv) -> Option<String
     match value {
         Lv::LightUserData(pointer) if pointer.0.is_null() => Some("null".to_owned()),
         Lv::Table(table) if !has_tostring(table) => {
-            let read = bridge.read_value(value, "print", MAX_PRINT_READ_BYTES).ok();
-            let mut sketch = TableSketch { left: MAX_PRINTED_ENTRIES, parents: Vec::new() };
-            Some(encode_or_preview(read.unwrap_or_else(|| sketch.sketch_table(table))))
+            let read = bridge.read_value(value, "print", MAX_PRINT_READ_BYTES);
+            Some(encode_or_preview(read.unwrap_or_else(|_| TableSketch::new().sketch_table(table))))
         }
         _ => None,
     }
@@ -41,8 +40,7 @@ pub(crate) fn format_plain_value(bridge: &Bridge, value: &Lv) -> Option<String> 
                 Ok(read) => Some(encode_or_preview(read)),
                 // Only too large.
                 Err(problem) if problem.code == ProblemCode::Limit => {
-                    let mut sketch = TableSketch { left: MAX_PRINTED_ENTRIES, parents: Vec::new() };
-                    Some(encode_or_preview(sketch.sketch_table(table)))
+                    Some(encode_or_preview(TableSketch::new().sketch_table(table)))
                 }
                 Err(_) => None,
             }
@@ -71,6 +69,10 @@ struct TableSketch {
 }
 
 impl TableSketch {
+    fn new() -> TableSketch {
+        TableSketch { left: MAX_PRINTED_ENTRIES, parents: Vec::new() }
+    }
+
     fn sketch_value(&mut self, value: &Lv) -> Value {
         match value {
             Lv::Nil => Value::Null,

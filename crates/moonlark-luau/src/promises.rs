@@ -36,8 +36,8 @@ struct RunPromisesState {
     slots: Vec<PromiseSlot>,
     /// Their numbers by place.
     places: HashMap<CallSite, usize>,
-    /// Those that whoever runs the script polls.
-    polled: Vec<usize>,
+    /// Those that whoever runs the script polls, with their numbers.
+    polled: Vec<(usize, BoxFuture<Result<Value>>)>,
     /// Those that the script does not wait for.
     started: usize,
     /// The task that runs the script.
@@ -50,14 +50,14 @@ struct PromiseSlot {
 }
 
 enum PromiseStage {
-    Starting,
-    Running {
-        _task: AbortOnDropHandle<()>,
+    /// The script does not wait for it. It has a task as soon as that is spawned.
+    Started(Option<AbortOnDropHandle<()>>),
+    Polled,
+    Ended {
+        result: Result<Value>,
+        /// The script knows that it has ended.
+        is_told: bool,
     },
-    Polled(BoxFuture<Result<Value>>),
-    Ended(Result<Value>),
-    /// The script knows that it has ended.
-    Told(Result<Value>),
     Taken,
 }
 
@@ -82,7 +82,7 @@ impl RunPromises {
                 .with_hint("do less in one script, or raise limits.calls in moonlark.toml"));
             }
             state.started += 1;
-            state.add_slot(at, PromiseStage::Starting)
+            state.add_slot(at, PromiseStage::Started(None))
         };
         let promises = Arc::downgrade(self);
         let task = spawn_owned(async move {
@@ -92,8 +92,8 @@ impl RunPromises {
         });
         let mut state = self.state.lock();
         // It may have ended already.
-        if let PromiseStage::Starting = state.slots[number].stage {
-            state.slots[number].stage = PromiseStage::Running { _task: task };
+        if let PromiseStage::Started(handle) = &mut state.slots[number].stage {
+            *handle = Some(task);
         }
         Ok(number)
     }
@@ -110,10 +110,7 @@ impl RunPromises {
             let state = self.state.lock();
             // Waits that a script started and then abandoned still count.
             if state.polled.len() >= most {
-                let message = format!("more than {most} host calls wait at once");
-                return Err(Problem::limit_exceeded(message).with_hint(
-                    "wait for some of them first, or raise limits.parallel in moonlark.toml",
-                ));
+                return Err(too_many_waits_problem(most));
             }
             if state.slots.len() - state.started >= MAX_HOST_CALLS_PER_RUN {
                 let message = format!("more than {MAX_HOST_CALLS_PER_RUN} calls in one run");
@@ -126,11 +123,11 @@ impl RunPromises {
         Ok(match polled {
             Poll::Ready(result) => {
                 self.run.answer_order(&at);
-                state.add_slot(at, PromiseStage::Ended(result))
+                state.add_slot(at, PromiseStage::Ended { result, is_told: false })
             }
             Poll::Pending => {
-                let number = state.add_slot(at, PromiseStage::Polled(call));
-                state.polled.push(number);
+                let number = state.add_slot(at, PromiseStage::Polled);
+                state.polled.push((number, call));
                 number
             }
         })
@@ -154,9 +151,8 @@ impl RunPromises {
                     // It is about to.
                     Some(_) => {}
                     None => {
-                        return Poll::Ready(Err(self
-                            .run
-                            .stop_with(self.run.missing_site_problem(&at))));
+                        let problem = self.run.missing_site_problem(&at);
+                        return Poll::Ready(Err(self.run.stop_with(problem)));
                     }
                 }
             }
@@ -168,24 +164,19 @@ impl RunPromises {
 
     /// Poll what is to be polled; whether any of it has ended.
     fn poll_calls(&self, context: &mut Context) -> bool {
-        let numbers = std::mem::take(&mut self.state.lock().polled);
-        let (mut left, mut any) = (Vec::with_capacity(numbers.len()), false);
-        for number in numbers {
-            let Some((at, mut call)) = self.state.lock().slots[number].take_polled() else {
-                continue;
-            };
-            let stage = match call.as_mut().poll(context) {
+        let calls = std::mem::take(&mut self.state.lock().polled);
+        let (mut left, mut any) = (Vec::with_capacity(calls.len()), false);
+        for (number, mut call) in calls {
+            match call.as_mut().poll(context) {
                 Poll::Ready(result) => {
                     any = true;
-                    self.run.answer_order(&at);
-                    PromiseStage::Ended(result)
+                    let mut state = self.state.lock();
+                    let slot = &mut state.slots[number];
+                    self.run.answer_order(&slot.at);
+                    slot.stage = PromiseStage::Ended { result, is_told: false };
                 }
-                Poll::Pending => {
-                    left.push(number);
-                    PromiseStage::Polled(call)
-                }
-            };
-            self.state.lock().slots[number].stage = stage;
+                Poll::Pending => left.push((number, call)),
+            }
         }
         self.state.lock().polled = left;
         any
@@ -196,7 +187,7 @@ impl RunPromises {
         let mut state = self.state.lock();
         let stage = &mut state.slots.get_mut(number)?.stage;
         match std::mem::replace(stage, PromiseStage::Taken) {
-            PromiseStage::Told(result) => Some(result),
+            PromiseStage::Ended { result, is_told: true } => Some(result),
             other => {
                 *stage = other;
                 None
@@ -206,20 +197,15 @@ impl RunPromises {
 
     /// Why a call failed whose answer the script has not taken.
     pub(crate) fn find_failure(&self, number: usize) -> Option<Problem> {
-        let state = self.state.lock();
-        match &state.slots.get(number)?.stage {
-            PromiseStage::Ended(Err(problem)) | PromiseStage::Told(Err(problem)) => {
-                Some(problem.clone())
-            }
+        match &self.state.lock().slots.get(number)?.stage {
+            PromiseStage::Ended { result, .. } => result.as_ref().err().cloned(),
             _ => None,
         }
     }
 
     /// How many of those that the script does not wait for have not ended.
     pub(crate) fn count_open_calls(&self) -> usize {
-        let is_open = |slot: &&PromiseSlot| {
-            matches!(slot.stage, PromiseStage::Starting | PromiseStage::Running { .. })
-        };
+        let is_open = |slot: &&PromiseSlot| matches!(slot.stage, PromiseStage::Started(_));
         self.state.lock().slots.iter().filter(is_open).count()
     }
 
@@ -253,25 +239,9 @@ impl RunPromisesState {
 impl PromiseSlot {
     /// Tell the script, if it has ended.
     fn mark_told(&mut self) -> bool {
-        match std::mem::replace(&mut self.stage, PromiseStage::Taken) {
-            PromiseStage::Ended(result) => {
-                self.stage = PromiseStage::Told(result);
-                true
-            }
-            other => {
-                self.stage = other;
-                false
-            }
-        }
-    }
-
-    fn take_polled(&mut self) -> Option<(CallSite, BoxFuture<Result<Value>>)> {
-        match std::mem::replace(&mut self.stage, PromiseStage::Taken) {
-            PromiseStage::Polled(call) => Some((self.at.clone(), call)),
-            other => {
-                self.stage = other;
-                None
-            }
+        match &mut self.stage {
+            PromiseStage::Ended { is_told, .. } => !std::mem::replace(is_told, true),
+            _ => false,
         }
     }
 }
@@ -280,11 +250,17 @@ impl Drop for RunPromises {
     /// The last first: one that is cancelled gives its turn to the next that
     /// waits, which must not be there any more.
     fn drop(&mut self) {
-        let slots = &mut self.state.get_mut().slots;
+        let RunPromisesState { slots, polled, .. } = self.state.get_mut();
         while let Some(slot) = slots.pop() {
             drop(slot);
+            polled.pop_if(|(number, _)| *number == slots.len());
         }
     }
+}
+
+pub(crate) fn too_many_waits_problem(most: usize) -> Problem {
+    Problem::limit_exceeded(format!("more than {most} host calls wait at once"))
+        .with_hint("wait for some of them first, or raise limits.parallel in moonlark.toml")
 }
 
 fn finish_call(promises: &Weak<RunPromises>, number: usize, result: Result<Value>) {
@@ -292,7 +268,10 @@ fn finish_call(promises: &Weak<RunPromises>, number: usize, result: Result<Value
     let Some(promises) = promises.upgrade() else { return };
     let mut state = promises.state.lock();
     promises.run.answer_order(&state.slots[number].at);
-    let old = std::mem::replace(&mut state.slots[number].stage, PromiseStage::Ended(result));
+    let old = std::mem::replace(
+        &mut state.slots[number].stage,
+        PromiseStage::Ended { result, is_told: false },
+    );
     let waker = state.waker.clone();
     drop(state);
     drop(old);

@@ -9,11 +9,12 @@ use std::cell::{Cell, OnceCell};
 use std::collections::HashSet;
 
 use luau_syntax::ast::{
-    AstVisitor, BinaryOp, Block, Expression, ExpressionKind, Function, IndexNameOp, Local,
-    Statement, TableItem, UnaryOp,
+    AstVisitor, BinaryOp, Expression, ExpressionKind, Local, Statement, TableItem, UnaryOp,
 };
 
-use crate::check::script_facts::{LocalOrigin, ScriptFacts, global_name};
+use crate::check::script_facts::{
+    FieldAccess, LocalOrigin, ScriptFacts, as_field_access, global_name, literal_text,
+};
 
 /// Steps that are followed from one value back to its calls.
 const MAX_TRACE_DEPTH: usize = 16;
@@ -91,18 +92,15 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
         depth: usize,
     ) -> Option<TracedValue<'a>> {
         let depth = self.take_step(depth)?;
+        if let Some(FieldAccess { base, name, colon: false, .. }) = as_field_access(expression) {
+            return self.trace_field(self.trace_expression(base, depth)?, name, depth);
+        }
         match expression.kind() {
             ExpressionKind::Grouped(inner) => self.trace_expression(inner, depth),
             ExpressionKind::Local { local, .. } => self.trace_local(local, depth),
-            ExpressionKind::IndexName { expr, index, op: IndexNameOp::Dot, .. } => {
-                self.trace_field(self.trace_expression(expr, depth)?, index.bytes(), depth)
+            ExpressionKind::IndexExpr { expr, index } => {
+                self.trace_item(self.trace_expression(expr, depth)?, index, depth)
             }
-            ExpressionKind::IndexExpr { expr, index } => match index.kind() {
-                ExpressionKind::String { value, .. } => {
-                    self.trace_field(self.trace_expression(expr, depth)?, value.into_bytes(), depth)
-                }
-                _ => self.trace_item(self.trace_expression(expr, depth)?, index, depth),
-            },
             ExpressionKind::Call { func, args, .. } => self.trace_call(func, args, depth),
             ExpressionKind::Table { items } => Some(TracedValue::Written(items)),
             ExpressionKind::Binary { lhs, op: BinaryOp::Or, rhs } => {
@@ -178,12 +176,8 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
         if added.is_empty() {
             return Some(TracedValue::Written(items));
         }
-        let written = items.iter().map(|item| match item {
-            TableItem::List { value } => Some(*value),
-            _ => None,
-        });
         let mut paths = Vec::new();
-        for value in written.chain(added.iter().copied().map(Some)) {
+        for value in items.iter().map(list_item).chain(added.iter().copied().map(Some)) {
             add_paths(&mut paths, self.trace_result_or_promise(value?, depth)?)?;
         }
         Some(TracedValue::ListOf(paths))
@@ -192,31 +186,25 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
     fn trace_field(
         &self,
         of: TracedValue<'a>,
-        name: &[u8],
+        name: &str,
         depth: usize,
     ) -> Option<TracedValue<'a>> {
         if self.facts.assigned.contains(name) {
             return None;
         }
         match of {
-            TracedValue::Results(mut paths) => {
-                let name = utf8_text(name)?;
-                paths.iter_mut().for_each(|it| it.path.push(ResultStep::Field(name.clone())));
-                Some(TracedValue::Results(paths))
+            TracedValue::Results(paths) => {
+                Some(TracedValue::with_step(paths, &ResultStep::Field(name.to_owned())))
             }
             TracedValue::ListOf(_) => None,
             TracedValue::Written(items) => {
                 let mut named = items.iter().filter_map(|item| match item {
-                    TableItem::Record { key, value } => match key.kind() {
-                        ExpressionKind::String { value: key, .. } => {
-                            (key.into_bytes() == name).then_some(*value)
-                        }
-                        _ => None,
-                    },
+                    TableItem::Record { key, value } => {
+                        (literal_text(*key) == Some(name)).then_some(*value)
+                    }
                     _ => None,
                 });
-                let value = named.next()?;
-                Some(TracedValue::Results(self.trace_result_or_promise(value, depth)?))
+                self.trace_result_or_promise(named.next()?, depth).map(TracedValue::Results)
             }
         }
     }
@@ -228,20 +216,14 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
         depth: usize,
     ) -> Option<TracedValue<'a>> {
         match of {
-            TracedValue::Results(mut paths) if self.is_list_index(index) => {
-                paths.iter_mut().for_each(|it| it.path.push(ResultStep::Item));
-                Some(TracedValue::Results(paths))
+            TracedValue::Results(paths) => {
+                self.is_list_index(index).then(|| TracedValue::with_step(paths, &ResultStep::Item))
             }
-            TracedValue::Results(_) => None,
             TracedValue::ListOf(paths) => Some(TracedValue::Results(paths)),
             TracedValue::Written(items) => match index.kind() {
                 ExpressionKind::Number { value, .. } if value >= 1.0 => {
-                    let listed = items.iter().filter_map(|item| match item {
-                        TableItem::List { value } => Some(*value),
-                        _ => None,
-                    });
-                    let value = listed.into_iter().nth(value as usize - 1)?;
-                    Some(TracedValue::Results(self.trace_result_or_promise(value, depth)?))
+                    let value = items.iter().filter_map(list_item).nth(value as usize - 1)?;
+                    self.trace_result_or_promise(value, depth).map(TracedValue::Results)
                 }
                 _ => self.trace_any_item(items, depth),
             },
@@ -284,10 +266,7 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
             _ => over,
         };
         match self.trace_expression(list, depth)? {
-            TracedValue::Results(mut paths) => {
-                paths.iter_mut().for_each(|it| it.path.push(ResultStep::Item));
-                Some(TracedValue::Results(paths))
-            }
+            TracedValue::Results(paths) => Some(TracedValue::with_step(paths, &ResultStep::Item)),
             TracedValue::ListOf(paths) => Some(TracedValue::Results(paths)),
             TracedValue::Written(items) => self.trace_any_item(items, depth),
         }
@@ -300,10 +279,8 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
         depth: usize,
     ) -> Option<TracedValue<'a>> {
         // `promise:await()`
-        if let ExpressionKind::IndexName { expr, index, op: IndexNameOp::Colon, .. } = func.kind()
-            && index.bytes() == b"await"
-        {
-            return Some(TracedValue::Results(self.trace_result_or_promise(expr, depth)?));
+        if let Some(FieldAccess { base, name: "await", colon: true, .. }) = as_field_access(func) {
+            return self.trace_result_or_promise(base, depth).map(TracedValue::Results);
         }
         match global_name(func) {
             Some("map_parallel") => {
@@ -316,7 +293,7 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
         if let Some(path) = self.sdk_function_path(func, true) {
             return Some(TracedValue::Results(vec![path]));
         }
-        Some(TracedValue::Results(self.trace_returned_values(func, depth)?))
+        self.trace_returned_values(func, depth).map(TracedValue::Results)
     }
 
     /// What a function of the script gives.
@@ -328,7 +305,7 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
         let literal = self.resolve_local(function);
         let ExpressionKind::FunctionLiteral(function) = literal.kind() else { return None };
         let mut returns = ReturnVisitor { values: Vec::new() };
-        returns.collect_returns(function);
+        function.body.visit(&mut returns);
         let mut paths = Vec::new();
         for value in returns.values {
             match value {
@@ -360,14 +337,15 @@ impl<'x, 'a> ResultFlow<'x, 'a> {
 
     /// `sdk.source.function`, or without `sdk`.
     fn sdk_function_path(&self, func: Expression<'a>, under_sdk: bool) -> Option<ResultPath> {
-        let (base, function) = split_field(self.resolve_local(func))?;
-        let base = self.resolve_local(base);
+        let function = as_field_access(self.resolve_local(func))?;
+        let base = self.resolve_local(function.base);
         let source = if under_sdk {
-            let (sdk, source) = split_field(base)?;
-            (global_name(self.resolve_local(sdk)) == Some("sdk")).then_some(source)?
+            let source = as_field_access(base)?;
+            (global_name(self.resolve_local(source.base)) == Some("sdk")).then_some(source.name)?
         } else {
-            global_name(base)?.to_owned()
+            global_name(base)?
         };
+        let (source, function) = (source.to_owned(), function.name.to_owned());
         Some(ResultPath { source, function, path: Vec::new() })
     }
 
@@ -398,13 +376,6 @@ struct ReturnVisitor<'a> {
     values: Vec<Option<Expression<'a>>>,
 }
 
-impl<'a> ReturnVisitor<'a> {
-    fn collect_returns(&mut self, function: &'a Function<'a>) {
-        let body: Block<'a> = function.body;
-        body.visit(self);
-    }
-}
-
 impl<'a> AstVisitor<'a> for ReturnVisitor<'a> {
     fn visit_return_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_return() {
@@ -428,19 +399,19 @@ fn add_paths(paths: &mut Vec<ResultPath>, more: Vec<ResultPath>) -> Option<()> {
     (paths.len() <= MAX_RESULT_ORIGINS).then_some(())
 }
 
-fn split_field(expression: Expression<'_>) -> Option<(Expression<'_>, String)> {
-    match expression.kind() {
-        ExpressionKind::IndexName { expr, index, .. } => Some((expr, utf8_text(index.bytes())?)),
-        ExpressionKind::IndexExpr { expr, index } => match index.kind() {
-            ExpressionKind::String { value, .. } => Some((expr, utf8_text(value.into_bytes())?)),
-            _ => None,
-        },
+fn list_item<'a>(item: &TableItem<'a>) -> Option<Expression<'a>> {
+    match item {
+        TableItem::List { value } => Some(*value),
         _ => None,
     }
 }
 
-pub(crate) fn utf8_text(bytes: &[u8]) -> Option<String> {
-    std::str::from_utf8(bytes).ok().map(str::to_owned)
+impl TracedValue<'_> {
+    /// A part of the results at these paths.
+    fn with_step(mut paths: Vec<ResultPath>, step: &ResultStep) -> Self {
+        paths.iter_mut().for_each(|it| it.path.push(step.clone()));
+        TracedValue::Results(paths)
+    }
 }
 
 impl ResultPath {

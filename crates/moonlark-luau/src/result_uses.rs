@@ -9,12 +9,10 @@ use std::collections::HashMap;
 
 use luau_syntax::ast::{AstVisitor, Expression, ExpressionKind, Local, Statement, TableItem};
 use luau_syntax::location::{Location, Position};
-use luau_syntax::parser::{ParseOptions, ParsedSource};
 
-use crate::check::script_facts::{LocalOrigin, ScriptFacts};
+use crate::check::script_facts::{LocalOrigin, ScriptFacts, as_local};
+use crate::field_reads::parse_on_deep_stack;
 
-/// Stack of the thread that parses: trees nest as deep as the compiler allows.
-const USE_PARSER_STACK_BYTES: usize = 64 << 20;
 /// Locals that the name of a function may go through.
 const MAX_ALIASES: usize = 8;
 /// Results in a table of which is known whether they are read.
@@ -89,12 +87,12 @@ struct FieldRead {
 impl ResultUses {
     /// Read a script that the compiler takes.
     pub(crate) fn from_script(script: &str) -> ResultUses {
-        std::thread::scope(|scope| {
-            let parsing = std::thread::Builder::new()
-                .name("moonlark-parse".to_owned())
-                .stack_size(USE_PARSER_STACK_BYTES)
-                .spawn_scoped(scope, || parse_result_uses(script));
-            parsing.ok().and_then(|thread| thread.join().ok()).unwrap_or_default()
+        parse_on_deep_stack(script, |root, facts| {
+            let (targets, held) = (Vec::new(), HashMap::new());
+            let mut visitor =
+                ResultUseVisitor { facts, targets, held, uses: ResultUses::default() };
+            root.visit(&mut visitor);
+            visitor.uses
         })
     }
 
@@ -168,21 +166,6 @@ impl ResultUse {
     }
 }
 
-fn parse_result_uses(script: &str) -> ResultUses {
-    let Ok(parsed) = ParsedSource::parse(script, ParseOptions::default()) else {
-        return ResultUses::default();
-    };
-    let facts = ScriptFacts::from_block(parsed.root());
-    let mut visitor = ResultUseVisitor {
-        facts: &facts,
-        targets: Vec::new(),
-        held: HashMap::new(),
-        uses: ResultUses::default(),
-    };
-    parsed.root().visit(&mut visitor);
-    visitor.uses
-}
-
 struct ResultUseVisitor<'x, 'a> {
     facts: &'x ScriptFacts<'a>,
     /// Where the results of calls go whose parents were visited.
@@ -236,12 +219,9 @@ impl<'a> ResultUseVisitor<'_, 'a> {
         if names.iter().any(|name| name == "select") {
             return ResultTarget::All;
         }
-        let literal = match func.kind() {
-            ExpressionKind::Local { local, .. } => match self.facts.local_origin(local) {
-                LocalOrigin::Value(value) => value,
-                _ => func,
-            },
-            ExpressionKind::Grouped(inner) => inner,
+        let literal = match (func.kind(), as_local(func).map(|it| self.facts.local_origin(it))) {
+            (_, Some(LocalOrigin::Value(value))) => value,
+            (ExpressionKind::Grouped(inner), _) => inner,
             _ => func,
         };
         let ExpressionKind::FunctionLiteral(function) = literal.kind() else {
@@ -271,8 +251,8 @@ impl<'a> ResultUseVisitor<'_, 'a> {
                 _ => break,
             };
             names.push(String::from_utf8_lossy(name).into_owned());
-            let ExpressionKind::Local { local, .. } = named.kind() else { break };
-            let LocalOrigin::Value(value) = self.facts.local_origin(local) else { break };
+            let origin = as_local(named).map(|local| self.facts.local_origin(local));
+            let Some(LocalOrigin::Value(value)) = origin else { break };
             named = value;
         }
         names
@@ -280,15 +260,10 @@ impl<'a> ResultUseVisitor<'_, 'a> {
 }
 
 impl<'a> AstVisitor<'a> for ResultUseVisitor<'_, 'a> {
-    fn visit_expression_statement(&mut self, statement: Statement<'a>) -> bool {
+    fn visit_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_expression() {
             self.set_last_target(&[it.expr], |_| ResultTarget::Places(Vec::new()));
-        }
-        true
-    }
-
-    fn visit_local_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_local() {
+        } else if let Some(it) = statement.as_local() {
             let held = it.values.iter().zip(it.bindings);
             self.held.extend(held.map(|(value, local)| (value.as_ptr(), *local)));
             let facts = self.facts;
@@ -296,74 +271,50 @@ impl<'a> AstVisitor<'a> for ResultUseVisitor<'_, 'a> {
                 let places = it.bindings.iter().skip(before);
                 ResultTarget::Places(places.map(|local| !facts.is_unread(local)).collect())
             });
-        }
-        true
-    }
-
-    fn visit_assign_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_assign() {
+        } else if let Some(it) = statement.as_assign() {
             let places = it.vars.len();
             self.set_last_target(it.values, |before| {
                 ResultTarget::Places(vec![true; places.saturating_sub(before)])
             });
-        }
-        true
-    }
-
-    fn visit_return_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_return() {
+        } else if let Some(it) = statement.as_return() {
             self.set_last_target(it.expressions, ResultTarget::Returned);
         }
         true
     }
 
-    fn visit_table_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::Table { items } = expression.kind()
-            && let Some(TableItem::List { value }) = items.last()
-        {
-            let is_item = |item: &&TableItem<'_>| matches!(item, TableItem::List { .. });
-            let before = items.iter().filter(is_item).count() - 1;
-            let target = self.packed_target(expression, before);
-            self.set_last_target(&[*value], |_| target);
-        }
-        true
-    }
-
-    fn visit_call_expression(&mut self, expression: Expression<'a>) -> bool {
-        let ExpressionKind::Call { func, args, self_call, .. } = expression.kind() else {
-            return true;
-        };
-        let results = self.take_target(expression);
-        let names = self.callee_names(func);
-        let end = func.location().end;
-        let position = Position::new(end.line, end.column.saturating_sub(1));
-        self.uses.calls.push(ParsedCall { line: end.line + 1, position, names, results });
-        let before = args.len().saturating_sub(1);
-        let target = self.argument_target(expression, func, self_call, before);
-        self.set_last_target(args, |_| target);
-        true
-    }
-
-    fn visit_function_literal_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::FunctionLiteral(function) = expression.kind() {
-            let params = function.args.len() + usize::from(function.self_parameter.is_some());
-            let variadic = function.vararg;
-            self.uses.functions.push(FunctionSpan {
+    fn visit_expression(&mut self, expression: Expression<'a>) -> bool {
+        match expression.kind() {
+            ExpressionKind::Table { items } => {
+                if let Some(TableItem::List { value }) = items.last() {
+                    let is_item = |item: &&TableItem<'_>| matches!(item, TableItem::List { .. });
+                    let before = items.iter().filter(is_item).count() - 1;
+                    let target = self.packed_target(expression, before);
+                    self.set_last_target(&[*value], |_| target);
+                }
+            }
+            ExpressionKind::Call { func, args, self_call, .. } => {
+                let results = self.take_target(expression);
+                let names = self.callee_names(func);
+                let end = func.location().end;
+                let position = Position::new(end.line, end.column.saturating_sub(1));
+                self.uses.calls.push(ParsedCall { line: end.line + 1, position, names, results });
+                let before = args.len().saturating_sub(1);
+                let target = self.argument_target(expression, func, self_call, before);
+                self.set_last_target(args, |_| target);
+            }
+            ExpressionKind::FunctionLiteral(function) => self.uses.functions.push(FunctionSpan {
                 location: function.location,
-                params,
-                variadic,
-            });
-        }
-        true
-    }
-
-    fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::IndexName { index, index_location, .. } = expression.kind() {
-            self.uses.reads.push(FieldRead {
-                line: index_location.begin.line + 1,
-                name: String::from_utf8_lossy(index.bytes()).into_owned(),
-                tested: self.facts.is_tested(expression),
-            });
+                params: function.args.len() + usize::from(function.self_parameter.is_some()),
+                variadic: function.vararg,
+            }),
+            ExpressionKind::IndexName { index, index_location, .. } => {
+                self.uses.reads.push(FieldRead {
+                    line: index_location.begin.line + 1,
+                    name: String::from_utf8_lossy(index.bytes()).into_owned(),
+                    tested: self.facts.is_tested(expression),
+                });
+            }
+            _ => {}
         }
         true
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table, Value as Lv};
+use mlua::{MultiValue, Value as Lv};
 use moonlark_core::schema::{property_names, required_names};
 use moonlark_core::sdk::to_identifier;
 use moonlark_core::tool::SourceKind;
@@ -19,7 +19,7 @@ use moonlark_gateway::run::CallSite;
 use crate::execute_tool::answer_values::{self, AnswerTextForm};
 use crate::luau_bridge::Bridge;
 use crate::result_fields::ResultFields;
-use crate::vm_host::VmHost;
+use crate::vm_host::HostTable;
 
 /// Parameters named in a message.
 const MAX_HINT_PARAMETERS: usize = 6;
@@ -130,79 +130,46 @@ fn parameters_hint(tool: &Tool) -> String {
 }
 
 /// Add what the prelude needs of this to `host`.
-pub(crate) fn add_sdk_functions(lua: &Lua, shared: &Arc<VmHost>, host: &Table) -> mlua::Result<()> {
-    let add = |name: &str, function: Function| host.raw_set(name, function);
-
-    let shared_ = shared.clone();
-    add(
-        "sdk_source",
-        lua.create_function(move |lua, name: Lv| {
-            let call = shared_.call()?;
-            match find_source(&call, &name, shared_.is_for_agents()) {
-                Ok(name) => (true, name).into_lua_multi(lua),
-                Err(problem) => (false, shared_.to_error_table(lua, problem)?).into_lua_multi(lua),
+pub(crate) fn add_sdk_functions(table: &HostTable) -> mlua::Result<()> {
+    table.add_function("sdk_source", |lua, host, name: Lv| {
+        host.reply_with_outcome(lua, find_source(&host.call()?, &name, host.is_for_agents()))
+    })?;
+    table.add_function("sdk_function", |lua, host, (source, name): (String, Lv)| {
+        let found = find_function(&host.call()?, &source, &name).map(|target| {
+            let name = target.name.to_string();
+            let raw = target.raw_target().map(|raw| host.add_target(raw));
+            (host.add_target(target), name, raw)
+        });
+        host.reply_with_outcome(lua, found)
+    })?;
+    table.add_function("sdk_names", |_, host, source: Option<String>| {
+        let call = host.call()?;
+        let sdk = call.catalog().sdk();
+        Ok(match source {
+            None => sdk.sources().iter().map(|it| it.name.clone()).collect(),
+            Some(source) => {
+                let functions = sdk.find_source(&source).map(|it| it.functions.as_slice());
+                let functions = functions.unwrap_or_default().iter();
+                functions.map(|it| it.name.clone()).collect::<Vec<String>>()
             }
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "sdk_function",
-        lua.create_function(move |lua, (source, name): (String, Lv)| {
-            let call = shared_.call()?;
-            match find_function(&call, &source, &name) {
-                Ok(target) => {
-                    let name = target.name.to_string();
-                    let raw = target.raw_target().map(|raw| shared_.add_target(raw));
-                    (true, shared_.add_target(target), name, raw).into_lua_multi(lua)
-                }
-                Err(problem) => (false, shared_.to_error_table(lua, problem)?).into_lua_multi(lua),
+        })
+    })?;
+    table.add_function("call_sdk", |lua, host, mut args: MultiValue| {
+        let call = host.call()?;
+        let target = host.find_target(take_number(&mut args))?;
+        let at = host.is_for_agents().then(|| take_call_site(&mut args));
+        let started = match (target.read_arguments(&host.bridge, args, call.limits().value), at) {
+            (Ok(args), Some(at)) => {
+                let form = AnswerTextForm::Plain;
+                let call = call.at_call_site(at.clone());
+                let asked = target.call_for_agent(call, args, form, host.result_fields());
+                return host.wait_for_call(lua, at, Box::pin(asked));
             }
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "sdk_names",
-        lua.create_function(move |_, source: Option<String>| {
-            let call = shared_.call()?;
-            let sdk = call.catalog().sdk();
-            Ok(match source {
-                None => sdk.sources().iter().map(|it| it.name.clone()).collect(),
-                Some(source) => {
-                    let functions = sdk.find_source(&source).map(|it| it.functions.as_slice());
-                    let functions = functions.unwrap_or_default().iter();
-                    functions.map(|it| it.name.clone()).collect::<Vec<String>>()
-                }
-            })
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "call_sdk",
-        lua.create_function(move |lua, mut args: MultiValue| {
-            let call = shared_.call()?;
-            let target = shared_.find_target(take_number(&mut args))?;
-            let at = shared_.is_for_agents().then(|| take_call_site(&mut args));
-            let started =
-                match (target.read_arguments(&shared_.bridge, args, call.limits().value), at) {
-                    (Ok(args), Some(at)) => {
-                        let fields = shared_.result_fields();
-                        let asked = target.call_for_agent(
-                            call.at_call_site(at.clone()),
-                            args,
-                            AnswerTextForm::Plain,
-                            fields,
-                        );
-                        return shared_.wait_for_call(lua, at, Box::pin(asked));
-                    }
-                    (Ok(args), None) => target.start_call(&call, args),
-                    (Err(problem), _) => Invocation::Done(Err(problem)),
-                };
-            shared_.reply_when_done(lua, started)
-        })?,
-    )
+            (Ok(args), None) => target.start_call(&call, args),
+            (Err(problem), _) => Invocation::Done(Err(problem)),
+        };
+        host.reply_when_done(lua, started)
+    })
 }
 
 /// The first argument, which is the number of something.
@@ -236,10 +203,7 @@ fn find_source(call: &Call, name: &Lv, for_agents: bool) -> Result<String> {
         let message = format!("sdk.{} is not there: {}", to_identifier(&name), problem.message);
         return Err(problem.with_message(message));
     }
-    match catalog.sdk().find_function(&format!("{name}.")) {
-        Ok((source, _)) => Ok(source.name.clone()),
-        Err(problem) => Err(problem),
-    }
+    catalog.sdk().find_function(&format!("{name}.")).map(|(source, _)| source.name.clone())
 }
 
 /// The Problem of a script that names a source too early.

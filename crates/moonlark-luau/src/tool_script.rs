@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
-use moonlark_core::script_snapshot::{ScriptFileReader, ScriptSnapshot};
+use moonlark_core::script_snapshot::ScriptFileReader;
 use moonlark_core::tool::{CallScope, Source, SourceKind, Tool};
-use moonlark_core::{Problem, ProblemCode, Result, Value, tool_header};
+use moonlark_core::{Result, Value};
 use moonlark_gateway::tool_body::ToolBody;
-use moonlark_gateway::{Call, Caller, Gateway};
+use moonlark_gateway::{Call, Gateway};
 
 use crate::engine::{LuauEngine, VmParkingSlot};
 use crate::script_memory::ScriptMemory;
-use crate::script_unit::{MAX_FILE_LOOKUPS, ScriptUnit};
+use crate::script_unit::ScriptUnit;
 use crate::tool_table;
 use crate::vm::LuauVm;
 
@@ -45,43 +45,23 @@ impl LuauEngine {
         script: ScriptFile,
         gateway: &Gateway,
     ) -> (Result<Tool>, BTreeMap<String, String>) {
-        let ScriptFile { file, folder, main, files, configured, scope, loading } = script;
-        let snapshot = ScriptSnapshot::new(files, MAX_FILE_LOOKUPS);
-        let call = gateway.open_scoped_call(Caller::new("load"), loading);
-        let unit = ScriptUnit::new(folder, main, &file, snapshot.clone());
-        let header = match unit {
-            Ok(unit) => {
-                let unit = Arc::new(unit);
-                let (engine, reading, deadline) = (self.clone(), unit.clone(), call.deadline());
-                let loaded = self.run_preemptible(move |guard| async move {
-                    let mut vm = LuauVm::new(engine.prelude())?;
-                    guard.watch_interrupt(vm.interrupt());
-                    let header =
-                        vm.load_script(&reading, &call, tool_table::read_tool_header).await;
-                    guard.finish_run();
-                    header
-                });
-                tokio::time::timeout_at(deadline, loaded)
-                    .await
-                    .unwrap_or_else(|_| Err(Problem::new(ProblemCode::Timeout, "")))
-                    .map(|header| (header, unit))
-            }
-            Err(problem) => Err(problem),
-        };
-        let tool = header
-            .map_err(|problem| tool_header::into_load_problem(problem, &file, "tool.execute"))
-            .and_then(|(header, unit)| {
-                let warm =
-                    VmPool { unit, vms: ArrayQueue::new(MAX_WARM_VMS), engine: self.clone() };
-                let warm = Arc::new(warm);
-                ScriptMemory::of_process().register_pool(&warm);
-                let source = Source { kind: SourceKind::Script, name: file };
-                let body = ToolBody::from_async_fn(move |call, args| {
-                    execute_in_pool(warm.clone(), call, args)
-                });
-                header.into_tool(configured, Arc::new(source), scope, body)
+        let (file, scope) = (script.file.clone(), script.scope.clone());
+        let configured = script.configured.clone();
+        let read = tool_table::read_tool_header;
+        let prelude = Ok(self.prelude());
+        let (loaded, files) =
+            self.load_script_file(script, gateway, prelude, "tool.execute", read).await;
+        let tool = loaded.and_then(|(unit, header)| {
+            let warm = VmPool { unit, vms: ArrayQueue::new(MAX_WARM_VMS), engine: self.clone() };
+            let warm = Arc::new(warm);
+            ScriptMemory::of_process().register_pool(&warm);
+            let source = Source { kind: SourceKind::Script, name: file };
+            let body = ToolBody::from_async_fn(move |call, args| {
+                execute_in_pool(warm.clone(), call, args)
             });
-        (tool, snapshot.finish_loading())
+            header.into_tool(configured, Arc::new(source), scope, body)
+        });
+        (tool, files)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use mlua::{Function as LuaFunction, LightUserData, Lua, MultiValue, Table, Value as Lv};
+use mlua::{FromLuaMulti, IntoLuaMulti, LightUserData, Lua, MultiValue, Table, Value as Lv};
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::module::ModuleFunction;
 use moonlark_core::problem::ProtocolError;
@@ -22,11 +22,11 @@ use crate::luau_bridge::{Bridge, HostReply, HostReplyValue};
 use crate::luau_errors;
 use crate::prelude::LuauPrelude;
 use crate::print_format;
-use crate::promises::RunPromises;
+use crate::promises::{RunPromises, too_many_waits_problem};
 use crate::result_fields::ResultFields;
 use crate::script_memory::{ScriptMemory, VmMemory};
 use crate::script_unit::ScriptUnit;
-use crate::sdk_functions::{self, SdkTarget};
+use crate::sdk_functions::{self, SdkTarget, take_number};
 use crate::watchdog::VmInterrupt;
 
 /// What a waiting coroutine yields. Only its address matters.
@@ -105,6 +105,11 @@ impl VmHost {
     pub(crate) fn find_target(&self, id: usize) -> mlua::Result<SdkTarget> {
         let target = self.run.lock().targets.get(id).cloned();
         target.ok_or_else(|| mlua::Error::runtime("no such tool"))
+    }
+
+    pub(crate) fn find_host_function(&self, id: usize) -> mlua::Result<&ModuleFunction> {
+        let function = self.prelude.find_function(id);
+        function.ok_or_else(|| mlua::Error::runtime("no such host function"))
     }
 
     pub(crate) fn promises(&self) -> mlua::Result<Arc<RunPromises>> {
@@ -242,22 +247,15 @@ impl VmHost {
                 // Waits that a script started and then abandoned still count.
                 if ticket.is_none() && waiting.iter().flatten().count() >= most {
                     drop(run);
-                    let problem = Problem::limit_exceeded(format!(
-                        "more than {most} host calls wait at once"
-                    ))
-                    .with_hint(
-                        "wait for some of them first, or raise limits.parallel in moonlark.toml",
-                    );
-                    return self.reply_with_problem(lua, problem);
+                    return self.reply_with_problem(lua, too_many_waits_problem(most));
                 }
-                let ticket = ticket
-                    .or_else(|| waiting.iter().position(Option::is_none))
-                    .unwrap_or_else(|| {
-                        waiting.push(None);
-                        waiting.len() - 1
-                    });
+                let free = || waiting.iter().position(Option::is_none);
+                let ticket = ticket.or_else(free).unwrap_or(waiting.len());
+                if ticket == waiting.len() {
+                    waiting.push(None);
+                }
                 waiting[ticket] = Some(future);
-                Ok(self::ticket_reply(ticket))
+                Ok(ticket_reply(ticket))
             }
         }
     }
@@ -273,9 +271,26 @@ impl VmHost {
         }
     }
 
-    /// Stop the script for good.
-    pub(crate) fn abort_script(&self, problem: Problem) {
+    /// `true` and what there is, or `false` and a problem.
+    pub(crate) fn reply_with_outcome(
+        &self,
+        lua: &Lua,
+        outcome: Result<impl IntoLuaMulti>,
+    ) -> mlua::Result<MultiValue> {
+        match outcome {
+            Ok(values) => {
+                let mut reply = values.into_lua_multi(lua)?;
+                reply.push_front(Lv::Boolean(true));
+                Ok(reply)
+            }
+            Err(problem) => (false, self.to_error_table(lua, problem)?).into_lua_multi(lua),
+        }
+    }
+
+    /// Stop the script for good; the error is to be raised now.
+    pub(crate) fn abort_script(&self, problem: Problem) -> mlua::Error {
         self.interrupt.abort_run(problem);
+        mlua::Error::runtime("the script was stopped")
     }
 
     /// A problem the script may catch, unless it is a limit: those are final.
@@ -285,7 +300,7 @@ impl VmHost {
         problem: Problem,
     ) -> mlua::Result<HostReply> {
         let table = self.to_error_table(lua, problem)?;
-        Ok(HostReply(Some(false), HostReplyValue::Value(Lv::Table(table))))
+        Ok((Some(false), HostReplyValue::Value(Lv::Table(table))))
     }
 
     pub(crate) fn to_error_table(&self, lua: &Lua, mut problem: Problem) -> mlua::Result<Table> {
@@ -328,175 +343,124 @@ impl ActiveCall {
 
 /// Not yet: ask again with this.
 fn ticket_reply(number: usize) -> HostReply {
-    HostReply(None, HostReplyValue::Value(Lv::Number(number as f64)))
+    (None, HostReplyValue::Value(Lv::Number(number as f64)))
 }
 
-/// The table that the prelude receives as `host`.
+/// The table that the prelude receives as `host`, while it is filled.
+pub(crate) struct HostTable<'l> {
+    lua: &'l Lua,
+    host: &'l Arc<VmHost>,
+    table: Table,
+}
+
+impl HostTable<'_> {
+    pub(crate) fn add_function<A: FromLuaMulti, R: IntoLuaMulti>(
+        &self,
+        name: &str,
+        body: impl Fn(&Lua, &VmHost, A) -> mlua::Result<R> + Send + 'static,
+    ) -> mlua::Result<()> {
+        let host = self.host.clone();
+        let function = self.lua.create_function(move |lua, args| body(lua, &host, args))?;
+        self.table.raw_set(name, function)
+    }
+}
+
 pub(crate) fn create_host_table(lua: &Lua, shared: &Arc<VmHost>) -> mlua::Result<Table> {
-    let table = lua.create_table()?;
-    let add = |name: &str, function: LuaFunction| table.raw_set(name, function);
-
-    let host = shared.clone();
-    add(
-        "start",
-        lua.create_function(move |lua, mut args: MultiValue| {
-            let call = host.call()?;
-            let id = args.pop_front().and_then(|id| id.as_usize()).unwrap_or(usize::MAX);
-            let Some(function) = host.prelude.find_function(id) else {
-                return Err(mlua::Error::runtime("no such host function"));
-            };
-            match collect_host_arguments(&host.bridge, function, args, call.limits().value) {
-                Ok(args) => {
-                    let started = call.gateway().invoke(&call, &function.tool, args);
-                    host.reply_when_done(lua, started)
-                }
-                Err(problem) => host.reply_with_problem(lua, problem),
+    let table = HostTable { lua, host: shared, table: lua.create_table()? };
+    table.add_function("start", |lua, host, mut args: MultiValue| {
+        let call = host.call()?;
+        let function = host.find_host_function(take_number(&mut args))?;
+        match collect_host_arguments(&host.bridge, function, args, call.limits().value) {
+            Ok(args) => {
+                let started = call.gateway().invoke(&call, &function.tool, args);
+                host.reply_when_done(lua, started)
             }
-        })?,
-    )?;
-
-    let host = shared.clone();
-    add(
-        "start_tool",
-        lua.create_function(move |lua, (name, args): (Lv, Lv)| {
-            let call = host.call()?;
-            let started = read_tool_call(&host.bridge, &call, &name, &args)
-                .map(|(name, args)| call.gateway().invoke(&call, &name, args))
-                .unwrap_or_else(|problem| Invocation::Done(Err(problem)));
-            host.reply_when_done(lua, started)
-        })?,
-    )?;
-
-    let host = shared.clone();
-    add(
+            Err(problem) => host.reply_with_problem(lua, problem),
+        }
+    })?;
+    table.add_function("start_tool", |lua, host, (name, args): (Lv, Lv)| {
+        let call = host.call()?;
+        let started = read_tool_call(&host.bridge, &call, &name, &args)
+            .map(|(name, args)| call.gateway().invoke(&call, &name, args))
+            .unwrap_or_else(|problem| Invocation::Done(Err(problem)));
+        host.reply_when_done(lua, started)
+    })?;
+    table.add_function(
         "require",
-        lua.create_function(move |lua, (from, path): (String, mlua::LuaString)| {
-            match host.unit()?.require_file(&from, &path.to_string_lossy()) {
-                Ok(file) => Ok(HostReply(
-                    Some(true),
-                    HostReplyValue::Value(Lv::String(lua.create_string(file)?)),
-                )),
-                Err(mut problem) => {
-                    let place = problem.place.take();
-                    let table = host.to_error_table(lua, problem)?;
-                    if let Some(SourceLocation { file, line: Some(line), .. }) = place {
-                        table.raw_set("source", file)?;
-                        table.raw_set("line", line)?;
-                    }
-                    Ok(HostReply(Some(false), HostReplyValue::Value(Lv::Table(table))))
+        |lua, host, (from, path): (String, mlua::LuaString)| match host
+            .unit()?
+            .require_file(&from, &path.to_string_lossy())
+        {
+            Ok(file) => host.bridge.to_reply(lua, Value::Str(file)),
+            Err(mut problem) => {
+                let place = problem.place.take();
+                let table = host.to_error_table(lua, problem)?;
+                if let Some(SourceLocation { file, line: Some(line), .. }) = place {
+                    table.raw_set("source", file)?;
+                    table.raw_set("line", line)?;
                 }
+                Ok((Some(false), HostReplyValue::Value(Lv::Table(table))))
             }
-        })?,
+        },
     )?;
-
-    let host = shared.clone();
-    add(
-        "bind",
-        lua.create_function(move |lua, (file, env): (String, Table)| {
-            match host.unit()?.find_required(&file) {
-                Some(code) => code.bind_globals(lua, env),
-                None => Err(mlua::Error::runtime("no such file")),
-            }
-        })?,
-    )?;
-
-    let host = shared.clone();
-    add(
-        "words",
-        lua.create_function(move |lua, text: mlua::LuaString| {
-            let text = text.to_string_lossy();
-            let unit = host.unit()?;
-            lua.create_string(unit.split_location(&text).map_or(text.as_str(), |(.., words)| words))
-        })?,
-    )?;
-
-    let host = shared.clone();
-    add(
-        "poll",
-        lua.create_function(move |lua, ticket: usize| {
-            if host.is_for_agents() {
-                return match host.promises()?.take_answer(ticket) {
-                    Some(answer) => host.reply_with_result(lua, answer),
-                    None => Ok(self::ticket_reply(ticket)),
-                };
-            }
-            let future = host.run.lock().waiting.get_mut(ticket).and_then(Option::take);
-            match future {
-                Some(future) => host.poll_or_wait(lua, future, Some(ticket)),
-                None => Err(mlua::Error::runtime("nothing to wait for")),
-            }
-        })?,
-    )?;
-
-    let host = shared.clone();
-    add(
-        "say",
-        lua.create_function(move |lua, text: mlua::LuaString| {
-            let call = host.call()?;
-            let logged = call.log_message(LogLevel::Info, &text.to_string_lossy(), None);
-            host.reply_with_result(lua, logged.map(|()| Value::Null))
-        })?,
-    )?;
-
-    let host = shared.clone();
-    add(
-        "show",
-        lua.create_function(move |_, value: Lv| {
-            Ok(print_format::format_printed_value(&host.bridge, &value))
-        })?,
-    )?;
-
-    let host = shared.clone();
-    add(
-        "plain_text",
-        lua.create_function(move |_, value: Lv| {
-            Ok(print_format::format_plain_value(&host.bridge, &value))
-        })?,
-    )?;
-
-    let host = shared.clone();
-    add(
-        "out_of_memory",
-        lua.create_function(move |_, ()| -> mlua::Result<()> {
-            host.interrupt.abort_run(host.memory.out_of_memory_problem());
-            Err(mlua::Error::runtime("the script was stopped"))
-        })?,
-    )?;
-
-    let host = shared.clone();
-    add(
-        "judge",
-        lua.create_function(move |_, error: Lv| {
-            if let Lv::Error(error) = &error
-                && is_memory_error(error)
-            {
-                host.interrupt.abort_run(host.memory.out_of_memory_problem());
-                return Err(mlua::Error::runtime("the script was stopped"));
-            }
-            Ok(())
-        })?,
-    )?;
-
-    let host = shared.clone();
-    add(
-        "too_much",
-        lua.create_function(move |_, why: String| -> mlua::Result<()> {
-            host.interrupt.abort_run(Problem::limit_exceeded(why));
-            Err(mlua::Error::runtime("the script was stopped"))
-        })?,
-    )?;
-
-    add("find", lua.create_function(find_plain_text)?)?;
-    table.raw_set("null", Lv::NULL)?;
-    table.raw_set("array", shared.bridge.array_metatable())?;
-    sdk_functions::add_sdk_functions(lua, shared, &table)?;
+    table.add_function("bind", |lua, host, (file, env): (String, Table)| {
+        match host.unit()?.find_required(&file) {
+            Some(code) => code.bind_globals(lua, env),
+            None => Err(mlua::Error::runtime("no such file")),
+        }
+    })?;
+    table.add_function("words", |lua, host, text: mlua::LuaString| {
+        let text = text.to_string_lossy();
+        let unit = host.unit()?;
+        lua.create_string(unit.split_location(&text).map_or(text.as_str(), |(.., words)| words))
+    })?;
+    table.add_function("poll", |lua, host, ticket: usize| {
+        if host.is_for_agents() {
+            return match host.promises()?.take_answer(ticket) {
+                Some(answer) => host.reply_with_result(lua, answer),
+                None => Ok(ticket_reply(ticket)),
+            };
+        }
+        let future = host.run.lock().waiting.get_mut(ticket).and_then(Option::take);
+        match future {
+            Some(future) => host.poll_or_wait(lua, future, Some(ticket)),
+            None => Err(mlua::Error::runtime("nothing to wait for")),
+        }
+    })?;
+    table.add_function("say", |lua, host, text: mlua::LuaString| {
+        let call = host.call()?;
+        let logged = call.log_message(LogLevel::Info, &text.to_string_lossy(), None);
+        host.reply_with_result(lua, logged.map(|()| Value::Null))
+    })?;
+    table.add_function("show", |_, host, value: Lv| {
+        Ok(print_format::format_printed_value(&host.bridge, &value))
+    })?;
+    table.add_function("plain_text", |_, host, value: Lv| {
+        Ok(print_format::format_plain_value(&host.bridge, &value))
+    })?;
+    table.add_function("out_of_memory", |_, host, ()| {
+        Err::<(), _>(host.abort_script(host.memory.out_of_memory_problem()))
+    })?;
+    table.add_function("judge", |_, host, error: Lv| match &error {
+        Lv::Error(error) if is_memory_error(error) => {
+            Err(host.abort_script(host.memory.out_of_memory_problem()))
+        }
+        _ => Ok(()),
+    })?;
+    table.add_function("too_much", |_, host, why: String| {
+        Err::<(), _>(host.abort_script(Problem::limit_exceeded(why)))
+    })?;
+    table.add_function("find", |_, _, searched| Ok(find_plain_text(searched)))?;
+    table.table.raw_set("null", Lv::NULL)?;
+    table.table.raw_set("array", shared.bridge.array_metatable())?;
+    sdk_functions::add_sdk_functions(&table)?;
     if shared.is_for_agents() {
-        execute_tool::add_agent_functions(lua, shared, &table)?;
+        execute_tool::add_agent_functions(&table)?;
     }
     if shared.prelude.is_for_connectors() {
-        connector_script::add_connector_functions(lua, shared, &table)?;
+        connector_script::add_connector_functions(&table)?;
     }
-    Ok(table)
+    Ok(table.table)
 }
 
 /// Memory may run out in the middle of a host function, behind other errors.
@@ -582,18 +546,14 @@ fn read_tool_call(bridge: &Bridge, call: &Call, name: &Lv, args: &Lv) -> Result<
 
 /// `string.find` without patterns, in linear time.
 fn find_plain_text(
-    _: &Lua,
     (subject, needle, init): (mlua::LuaString, mlua::LuaString, Option<f64>),
-) -> mlua::Result<(Option<usize>, Option<usize>)> {
+) -> (Option<usize>, Option<usize>) {
     let (subject, needle) = (subject.as_bytes(), needle.as_bytes());
     let start = match init.unwrap_or(1.0) {
         init if init >= 1.0 => init as usize - 1,
         init if init < 0.0 => subject.len().saturating_sub((-init) as usize),
         _ => 0,
     };
-    let Some(rest) = subject.get(start..) else { return Ok((None, None)) };
-    Ok(match memchr::memmem::find(rest, &needle) {
-        Some(at) => (Some(start + at + 1), Some(start + at + needle.len())),
-        None => (None, None),
-    })
+    let found = subject.get(start..).and_then(|rest| memchr::memmem::find(rest, &needle));
+    found.map(|at| (start + at + 1, start + at + needle.len())).unzip()
 }

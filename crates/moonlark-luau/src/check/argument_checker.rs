@@ -6,13 +6,14 @@
 use luau_syntax::ast::{Expression, ExpressionKind, TableItem};
 use luau_syntax::location::Location;
 use moonlark_core::nearest::nearest_name;
-use moonlark_core::schema::required_names;
+use moonlark_core::schema::{property_names, required_names};
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use serde_json::{Map, Value as Json};
 
 use super::CheckFinding;
-use super::script_facts::LocalOrigin;
+use super::script_facts::{LocalOrigin, literal_text};
 use super::value_kinds::{KindOracle, ValueKinds, kinds_of_schema};
+use crate::declared_fields::find_schema_reference;
 
 /// How deep arguments are looked into, and at how many values and forms of them.
 const MAX_ARGUMENT_DEPTH: usize = 12;
@@ -120,8 +121,7 @@ impl<'x, 'a, 'c> ArgumentChecker<'x, 'a, 'c> {
         if !fits_kinds(kinds, wanted) {
             let is_list = schema.get("type").is_some_and(|kind| kind == "array");
             let must = if is_list { "a list".to_owned() } else { wanted.describe_kinds() };
-            let message =
-                format!("{} must be {must}, got {}", path.display_name(), kinds.describe_kinds());
+            let message = path.mismatch_message(&must, kinds);
             return self.add_tool_finding(expression.location(), message);
         }
         match shown.kind() {
@@ -177,12 +177,7 @@ impl<'x, 'a, 'c> ArgumentChecker<'x, 'a, 'c> {
         let message = if kinds.intersects(wanted) {
             format!("{} fits none of the forms it can have", path.display_name())
         } else {
-            format!(
-                "{} must be {}, got {}",
-                path.display_name(),
-                wanted.describe_kinds(),
-                kinds.describe_kinds()
-            )
+            path.mismatch_message(&wanted.describe_kinds(), kinds)
         };
         self.add_tool_finding(expression.location(), message);
     }
@@ -236,12 +231,11 @@ impl<'x, 'a, 'c> ArgumentChecker<'x, 'a, 'c> {
             else {
                 continue;
             };
-            let ExpressionKind::String { value: name, .. } = key.kind() else {
+            let Some(name) = literal_text(*key) else {
                 // A key that is computed may be any of them.
                 certain = false;
                 continue;
             };
-            let Ok(name) = std::str::from_utf8(name.into_bytes()) else { continue };
             if matches!(value.kind(), ExpressionKind::Nil) {
                 continue;
             }
@@ -251,21 +245,14 @@ impl<'x, 'a, 'c> ArgumentChecker<'x, 'a, 'c> {
                     self.check_value(*value, property, path.join_field(name), left);
                 }
                 Some(_) => {}
-                None if others.is_some() => {
-                    let others = others.into_iter();
-                    others.for_each(|others| {
-                        self.check_value(*value, others, path.join_field(name), left)
-                    });
+                None => {
+                    if let Some(others) = others {
+                        self.check_value(*value, others, path.join_field(name), left);
+                    } else if !path.others && is_closed_schema(schema) {
+                        let place = key.location();
+                        given.extend(self.report_unknown_field(place, name, properties, &path));
+                    }
                 }
-                None if !path.others && is_closed_schema(schema) => {
-                    given.extend(self.report_unknown_field(
-                        key.location(),
-                        name,
-                        properties,
-                        &path,
-                    ));
-                }
-                None => {}
             }
         }
         if certain {
@@ -328,8 +315,8 @@ impl<'x, 'a, 'c> ArgumentChecker<'x, 'a, 'c> {
             _ => Vec::new(),
         };
         match shown.kind() {
-            ExpressionKind::String { value, .. } => {
-                let Ok(text) = std::str::from_utf8(value.into_bytes()) else { return };
+            ExpressionKind::String { .. } => {
+                let Some(text) = literal_text(shown) else { return };
                 if !allowed.is_empty() && !allowed.iter().any(|it| it.as_str() == Some(text)) {
                     let near = nearest_name(text, allowed.iter().filter_map(|it| it.as_str()));
                     let near = near.map(|near| format!("; did you mean {near:?}?"));
@@ -381,13 +368,7 @@ impl<'x, 'a, 'c> ArgumentChecker<'x, 'a, 'c> {
     where
         'x: 's,
     {
-        let reference = schema.get("$ref")?.as_str()?.strip_prefix("#/")?;
-        let mut parts = reference.split('/').map(|part| part.replace("~1", "/").replace("~0", "~"));
-        let mut found: &'s Json = self.root.get(&parts.next()?)?;
-        for part in parts {
-            found = found.get(&part)?;
-        }
-        found.as_object()
+        find_schema_reference(self.root, schema.get("$ref")?.as_str()?)
     }
 
     fn add_tool_finding(&mut self, place: Location, message: String) {
@@ -436,6 +417,10 @@ impl ArgumentPath {
     fn display_name(&self) -> &str {
         if self.text.is_empty() { "the argument" } else { &self.text }
     }
+
+    fn mismatch_message(&self, must: &str, kinds: ValueKinds) -> String {
+        format!("{} must be {must}, got {}", self.display_name(), kinds.describe_kinds())
+    }
 }
 
 /// A value that may be several things fits if one of them does; one that is
@@ -458,15 +443,11 @@ fn allowed_values_message(path: &ArgumentPath, allowed: &[&Json], got: &str) -> 
 /// keys are allowed in principle and ignored in practice.
 fn is_closed_schema(schema: &Map<String, Json>) -> bool {
     let others = ["allOf", "anyOf", "oneOf", "$ref", "patternProperties", "if"];
-    match schema.get("additionalProperties") {
-        Some(Json::Bool(false)) => !others.iter().any(|key| schema.contains_key(*key)),
-        Some(_) => false,
-        None => {
-            let properties = schema.get("properties").and_then(Json::as_object);
-            properties.is_some_and(|properties| !properties.is_empty())
-                && !others.iter().any(|key| schema.contains_key(*key))
-        }
-    }
+    let is_closed = match schema.get("additionalProperties") {
+        Some(others) => *others == Json::Bool(false),
+        None => property_names(schema).next().is_some(),
+    };
+    is_closed && !others.iter().any(|key| schema.contains_key(*key))
 }
 
 fn subschemas<'s>(

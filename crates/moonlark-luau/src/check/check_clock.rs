@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use luau_analysis::FrontendCancellationToken;
 
-use super::check_protocol::{CheckWorkerReport, write_frame};
+use super::check_protocol::write_frame;
 use super::script_checker::JudgedScript;
 
 /// How the process ends when there is nothing to hand over.
@@ -115,8 +115,7 @@ fn stop_process(check: Option<WatchedCheck>) -> ! {
     let Some(judged) = check.and_then(|check| check.untyped) else {
         std::process::exit(OUT_OF_TIME_EXIT_CODE)
     };
-    let report = judged.into_report(false);
-    let told = write_frame(&mut std::io::stdout(), &CheckWorkerReport::Checked(report));
+    let told = write_frame(&mut std::io::stdout(), &judged.into_report(false));
     std::process::exit(if told.is_ok() { 0 } else { OUT_OF_TIME_EXIT_CODE })
 }
 

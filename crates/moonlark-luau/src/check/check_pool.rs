@@ -110,12 +110,12 @@ impl CheckPool {
     /// Wait until it is this caller's turn; none if too many wait already.
     async fn wait_for_turn(&'static self, caller: &str) -> Option<CheckTurn> {
         let waiting = self.state.lock().turns.request_turn(caller, self.workers)?;
-        let caller: Box<str> = caller.into();
-        let Some(waiting) = waiting else { return Some(CheckTurn { pool: self, caller }) };
-        let mut pending = PendingTurn { pool: self, caller, waiting, answered: false };
-        let given = (&mut pending.waiting).await.is_ok();
-        pending.answered = true;
-        given.then(|| CheckTurn { pool: self, caller: pending.caller.clone() })
+        let mut turn = CheckTurn { pool: self, caller: caller.into(), waiting };
+        if let Some(waiting) = &mut turn.waiting {
+            waiting.await.ok()?;
+        }
+        turn.waiting = None;
+        Some(turn)
     }
 
     fn return_worker(&'static self, worker: Option<CheckWorker>) {
@@ -148,27 +148,18 @@ impl CheckPool {
 struct CheckTurn {
     pool: &'static CheckPool,
     caller: Box<str>,
+    /// While it is waited for.
+    waiting: Option<oneshot::Receiver<()>>,
 }
 
 impl Drop for CheckTurn {
     fn drop(&mut self) {
-        self.pool.state.lock().turns.release_turn(&self.caller, self.pool.workers);
-    }
-}
-
-/// A turn that somebody waits for. Whoever stops waiting may have been given it
-/// just then, and gives it back.
-struct PendingTurn {
-    pool: &'static CheckPool,
-    caller: Box<str>,
-    waiting: oneshot::Receiver<()>,
-    answered: bool,
-}
-
-impl Drop for PendingTurn {
-    fn drop(&mut self) {
-        self.waiting.close();
-        if !self.answered && self.waiting.try_recv().is_ok() {
+        // Whoever stops waiting may have been given it just then.
+        let is_given = self.waiting.as_mut().is_none_or(|waiting| {
+            waiting.close();
+            waiting.try_recv().is_ok()
+        });
+        if is_given {
             self.pool.state.lock().turns.release_turn(&self.caller, self.pool.workers);
         }
     }

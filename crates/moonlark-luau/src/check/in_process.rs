@@ -1,7 +1,6 @@
 //! Checks in this very process, for tests and benchmarks of parts: a thread with
 //! a deep stack. Nothing bounds them; the binary has worker processes.
 
-use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, LazyLock};
 
@@ -38,15 +37,11 @@ pub(super) async fn check_in_process(script: &str, catalog: &Arc<Catalog>) -> Op
 
 fn run_check_jobs(jobs: &Receiver<CheckJob>) {
     let mut checker: Option<ScriptChecker> = None;
-    for job in jobs {
-        let kept = checker.take().filter(|it| it.is_for(job.catalog.modules()));
-        let mut using = kept.unwrap_or_else(|| ScriptChecker::new(job.catalog.modules()));
-        let find = |_: &BTreeSet<&str>| Some(job.catalog.clone());
-        let checked = using.check_with(&job.script, TypingLimits::default(), find);
-        if let Some(judged) = checked {
-            let report = judged.into_report(true);
-            let _ = job.answer.send(PooledCheck { report, repeatable: true });
-        }
+    for CheckJob { script, catalog, answer } in jobs {
+        let kept = checker.take().filter(|it| it.is_for(catalog.modules()));
+        let mut using = kept.unwrap_or_else(|| ScriptChecker::new(catalog.modules()));
+        let judged = using.check_script(&script, &catalog, TypingLimits::default());
+        let _ = answer.send(PooledCheck { report: judged.into_report(true), repeatable: true });
         checker = Some(using);
     }
 }

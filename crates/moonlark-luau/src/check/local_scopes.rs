@@ -89,23 +89,13 @@ impl<'a> AstVisitor<'a> for LocalScopes<'a> {
         true
     }
 
-    fn visit_repeat_statement(&mut self, statement: Statement<'a>) -> bool {
+    fn visit_statement(&mut self, statement: Statement<'a>) -> bool {
         if let Some(it) = statement.as_repeat() {
             let body = it.body.as_statement().as_ptr();
             self.extended.insert(body, statement.location().end);
-        }
-        true
-    }
-
-    fn visit_numeric_for_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_numeric_for() {
+        } else if let Some(it) = statement.as_numeric_for() {
             self.add_locals(&[it.name], it.body.location());
-        }
-        true
-    }
-
-    fn visit_generic_for_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_generic_for() {
+        } else if let Some(it) = statement.as_generic_for() {
             self.add_locals(it.names, it.body.location());
         }
         true
@@ -116,50 +106,5 @@ impl<'a> AstVisitor<'a> for LocalScopes<'a> {
             self.add_locals(function.args, function.body.location());
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use luau_syntax::parser::{ParseOptions, ParsedSource};
-
-    use super::*;
-
-    /// The locals that are known where `HERE` stands, as the script has it.
-    fn known(script: &str) -> (Vec<String>, Option<UnreachableLocal>) {
-        let text = format!("\n{script}");
-        let parsed = ParsedSource::parse(&text, ParseOptions::default()).unwrap();
-        let scopes = LocalScopes::from_block(parsed.root());
-        let before = &text[..text.find("HERE").unwrap()];
-        let line = before.matches('\n').count();
-        let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
-        let here = Position::new(line as u32, column as u32);
-        let names = scopes.names_at(here).map(str::to_owned).collect();
-        (names, scopes.find_unreachable("x", here))
-    }
-
-    #[test]
-    fn a_local_is_known_from_its_declaration_to_the_end_of_its_block() {
-        use UnreachableLocal::{Ended, Later};
-        for (script, names, unreachable) in [
-            ("local a = 1\nreturn HERE", vec!["a"], None),
-            ("local a = HERE", vec![], None),
-            ("do\n  local x = 1\nend\nreturn HERE", vec![], Some(Ended(2))),
-            ("return HERE, function() local x = 1 end", vec![], Some(Later(1))),
-            ("local y = HERE\nlocal function x() end", vec![], Some(Later(2))),
-            ("local function f(a, b) return HERE end", vec!["f", "a", "b"], None),
-            ("for i = 1, 2 do print(HERE) end", vec!["i"], None),
-            ("for k, v in t do print(HERE) end", vec!["k", "v"], None),
-            ("for k, x in t do end print(HERE)", vec![], Some(Ended(1))),
-            ("repeat local x = 1 until HERE", vec!["x"], Some(Ended(1))),
-            ("if a then local x = 1 else print(HERE) end", vec![], Some(Ended(1))),
-        ] {
-            let mut expected: Vec<String> = names.into_iter().map(str::to_owned).collect();
-            let (mut found, found_unreachable) = known(script);
-            found.sort();
-            expected.sort();
-            assert_eq!(found, expected, "{script}");
-            assert_eq!(found_unreachable, unreachable, "{script}");
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! One script, from its text to what is wrong with it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use luau_analysis::{FrontendCancellationToken, SemanticModel};
@@ -17,10 +17,10 @@ use super::check_clock::CheckClock;
 use super::check_protocol::FinishedCheck;
 use super::local_scopes::LocalScopes;
 use super::preamble::{CheckPreamble, UsedFunction};
-use super::script_facts::{LocalOrigin, ScriptFacts};
-use super::sdk_names::{
-    FieldAccess, SdkCallStyle, SdkNameResolver, SdkReference, as_field_access, global,
+use super::script_facts::{
+    FieldAccess, LocalOrigin, ScriptFacts, as_field_access, as_local, literal_text,
 };
+use super::sdk_names::{SdkCallStyle, SdkNameResolver, SdkReference, global};
 use super::string_templates::find_templates;
 use super::traced_fields::TracedFieldChecker;
 use super::type_checker::TypeChecker;
@@ -50,7 +50,7 @@ pub(super) struct TypingLimits<'x> {
     pub(super) stop: Arc<FrontendCancellationToken>,
     /// Is told what was found before types are looked at, which may not end.
     pub(super) clock: Option<&'x CheckClock>,
-    /// See [`super::wire::CheckRequest`].
+    /// See [`super::check_protocol::CheckRequest`].
     pub(super) run_type_functions: bool,
 }
 
@@ -65,13 +65,8 @@ pub(super) struct JudgedScript {
 
 impl JudgedScript {
     pub(super) fn into_report(self, reusable: bool) -> FinishedCheck {
-        let JudgedScript { findings, advice, is_untyped } = self.with_sorted_findings();
-        FinishedCheck { findings, advice, untyped: is_untyped, reusable }
-    }
-
-    fn with_sorted_findings(self) -> JudgedScript {
         let [findings, advice] = [self.findings, self.advice].map(sort_findings);
-        JudgedScript { findings, advice, ..self }
+        FinishedCheck { findings, advice, untyped: self.is_untyped, reusable }
     }
 }
 
@@ -92,16 +87,48 @@ impl ScriptChecker {
         self.typing.as_ref().is_none_or(|typing| typing.is_for(modules))
     }
 
-    /// What is surely wrong with `script`, and whether its types had to be left
-    /// out. `find` is given the names in the script, and gives a catalog that
-    /// knows whatever they mean; without one there is no answer.
-    pub(super) fn check_with(
+    /// What is surely wrong with `script`, and whether its types had to be left out.
+    pub(super) fn check_script(
         &mut self,
         script: &str,
+        catalog: &Catalog,
         bound: TypingLimits<'_>,
-        find: impl FnOnce(&BTreeSet<&str>) -> Option<Arc<Catalog>>,
-    ) -> Option<JudgedScript> {
-        analyze_script(script, find, self.typing.as_mut(), bound)
+    ) -> JudgedScript {
+        let script = &strip_fences(script.to_owned());
+        // The declarations of tools will be on a line before it.
+        let text = format!("\n{script}");
+        let parsed = match ParsedSource::parse(&text, ParseOptions::default()) {
+            Ok(parsed) if parsed.metadata().errors.is_empty() => parsed,
+            _ => {
+                let findings = find_syntax_error(script);
+                return JudgedScript { findings, ..JudgedScript::default() };
+            }
+        };
+        let root = parsed.root();
+        let (mut untyped, used) = judge_script(root, script, catalog, None);
+        // The type checker would run them.
+        if !bound.run_type_functions
+            && let Some(refused) = find_type_function(root)
+        {
+            untyped.findings.push(refused);
+            return untyped;
+        }
+        untyped.is_untyped = true;
+        if script.len() > MAX_TYPED_BYTES {
+            return untyped;
+        }
+        if let Some(clock) = bound.clock {
+            clock.keep_untyped_findings(&untyped);
+        }
+        let typed = self.typing.as_mut().and_then(|typing| {
+            let preamble = CheckPreamble::new(&used);
+            let text = format!("{}{script}", preamble.text);
+            typing.with_semantic_model(text, &bound.stop, |model| {
+                let root = model.module().root()?;
+                Some(judge_script(root, script, catalog, Some((model, &preamble))).0)
+            })
+        });
+        typed.flatten().unwrap_or(untyped)
     }
 
     /// What Luau itself says about a text, for tests of what is drawn for it.
@@ -111,55 +138,6 @@ impl ScriptChecker {
             .as_mut()
             .map_or_else(Vec::new, |typing| typing.list_type_errors(text.to_owned()))
     }
-}
-
-fn analyze_script(
-    script: &str,
-    find: impl FnOnce(&BTreeSet<&str>) -> Option<Arc<Catalog>>,
-    typing: Option<&mut TypeChecker>,
-    bound: TypingLimits<'_>,
-) -> Option<JudgedScript> {
-    let script = &strip_fences(script.to_owned());
-    // The declarations of tools will be on a line before it.
-    let text = format!("\n{script}");
-    let parsed = match ParsedSource::parse(&text, ParseOptions::default()) {
-        Ok(parsed) if parsed.metadata().errors.is_empty() => parsed,
-        _ => {
-            return Some(JudgedScript {
-                findings: find_syntax_error(script),
-                ..JudgedScript::default()
-            });
-        }
-    };
-    let root = parsed.root();
-    let mut mentioned = MentionedNames::default();
-    root.visit(&mut mentioned);
-    let catalog = &*find(&mentioned.0)?;
-    let used = find_used_functions(root, catalog);
-    let mut untyped = judge_script(root, script, catalog, None);
-    // The type checker would run them.
-    if !bound.run_type_functions
-        && let Some(refused) = find_type_function(root)
-    {
-        untyped.findings.push(refused);
-        return Some(untyped.with_sorted_findings());
-    }
-    untyped.is_untyped = true;
-    if script.len() > MAX_TYPED_BYTES {
-        return Some(untyped.with_sorted_findings());
-    }
-    if let Some(clock) = bound.clock {
-        clock.keep_untyped_findings(&untyped);
-    }
-    let typed = typing.and_then(|typing| {
-        let preamble = CheckPreamble::new(&used);
-        let text = format!("{}{script}", preamble.text);
-        typing.with_semantic_model(text, &bound.stop, |model| {
-            let root = model.module().root()?;
-            Some(judge_script(root, script, catalog, Some((model, &preamble))))
-        })
-    });
-    Some(typed.flatten().unwrap_or(untyped).with_sorted_findings())
 }
 
 fn sort_findings(mut found: Vec<CheckFinding>) -> Vec<CheckFinding> {
@@ -189,27 +167,6 @@ impl<'a> AstVisitor<'a> for TypeFunctionVisitor {
     }
 }
 
-/// The names that may be those of sources and functions.
-#[derive(Default)]
-struct MentionedNames<'a>(BTreeSet<&'a str>);
-
-impl<'a> AstVisitor<'a> for MentionedNames<'a> {
-    fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
-        self.0.extend(as_field_access(expression).map(|it| it.name));
-        true
-    }
-
-    fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
-        self.0.extend(as_field_access(expression).map(|it| it.name));
-        true
-    }
-
-    fn visit_global_expression(&mut self, expression: Expression<'a>) -> bool {
-        self.0.extend(global(expression));
-        true
-    }
-}
-
 /// The first thing that is no Luau; what follows is mostly its echo.
 fn find_syntax_error(script: &str) -> Vec<CheckFinding> {
     // By itself, so that lines which the message names are right.
@@ -224,68 +181,35 @@ fn find_syntax_error(script: &str) -> Vec<CheckFinding> {
         CheckFinding::new(error.location, format!("syntax: {}", shorten_text(&message)));
     finding.line += 1;
     let line = |at: u32| script.lines().nth(at.saturating_sub(1) as usize).unwrap_or_default();
-    finding.hint = syntax_hint(&message, finding.line, line, true).map(str::to_owned);
-    vec![finding]
+    let hint = syntax_hint(&message, finding.line, line, true);
+    vec![finding.with_optional_hint(hint)]
 }
 
-/// The functions that the script names.
-fn find_used_functions<'c>(root: Block<'_>, catalog: &'c Catalog) -> Vec<UsedFunction<'c>> {
-    let facts = ScriptFacts::from_block(root);
-    let mut seen =
-        UsedFunctionVisitor { names: SdkNameResolver { facts: &facts, catalog }, used: Vec::new() };
-    root.visit(&mut seen);
-    seen.used
-}
-
-struct UsedFunctionVisitor<'x, 'a, 'c> {
-    names: SdkNameResolver<'x, 'a, 'c>,
-    used: Vec<UsedFunction<'c>>,
-}
-
-impl<'a> UsedFunctionVisitor<'_, 'a, '_> {
-    fn record_function_use(&mut self, expression: Expression<'a>) -> bool {
-        if let Some(SdkReference::Function(way, source, function)) =
-            self.names.resolve_expression(expression)
-        {
-            let same = |it: &UsedFunction<'_>| it.way == way && std::ptr::eq(it.function, function);
-            if !self.used.iter().any(same) {
-                self.used.push(UsedFunction { way, source, function });
-            }
-        }
-        true
-    }
-}
-
-impl<'a> AstVisitor<'a> for UsedFunctionVisitor<'_, 'a, '_> {
-    fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
-        self.record_function_use(expression)
-    }
-
-    fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
-        self.record_function_use(expression)
-    }
-}
-
-fn judge_script<'a>(
+/// What is wrong with a script, and the functions that it names.
+fn judge_script<'a, 'c>(
     root: Block<'a>,
     script: &str,
-    catalog: &Catalog,
-    typed: Option<(&SemanticModel<'a>, &CheckPreamble<'_>)>,
-) -> JudgedScript {
+    catalog: &'c Catalog,
+    typed: Option<(&SemanticModel<'a>, &CheckPreamble<'c>)>,
+) -> (JudgedScript, Vec<UsedFunction<'c>>) {
     let facts = ScriptFacts::from_block(root);
     let names = SdkNameResolver { facts: &facts, catalog };
     let oracle = KindOracle { names: &names, model: typed.map(|(model, _)| model) };
     let fields = typed.map(|(model, preamble)| TypedFieldChecker::new(model, &facts, preamble));
     let scopes = LocalScopes::from_block(root);
-    let unknown = UnknownNameChecker { names: &names, scopes: &scopes, script };
-    let traced = TracedFieldChecker { names: &names, flow: ResultFlow::new(&facts) };
-    let (fields, found) = (fields.as_ref(), Vec::new());
-    let called = HashMap::new();
-    let mut judge = FindingVisitor { oracle: &oracle, fields, unknown, traced, called, found };
+    let mut judge = FindingVisitor {
+        oracle: &oracle,
+        fields: fields.as_ref(),
+        unknown: UnknownNameChecker { names: &names, scopes: &scopes, script },
+        traced: TracedFieldChecker { names: &names, flow: ResultFlow::new(&facts) },
+        called: HashMap::new(),
+        used: Vec::new(),
+        found: Vec::new(),
+    };
     root.visit(&mut judge);
-    let findings = judge.found;
+    let FindingVisitor { found: findings, used, .. } = judge;
     let advice = find_templates(root, &oracle, &scopes);
-    JudgedScript { findings, advice, is_untyped: false }
+    (JudgedScript { findings, advice, is_untyped: false }, used)
 }
 
 struct FindingVisitor<'x, 'a, 'c> {
@@ -295,12 +219,22 @@ struct FindingVisitor<'x, 'a, 'c> {
     traced: TracedFieldChecker<'x, 'a, 'c>,
     /// What is called, with its arguments.
     called: HashMap<*const (), &'a [Expression<'a>]>,
+    used: Vec<UsedFunction<'c>>,
     found: Vec<CheckFinding>,
 }
 
 impl<'a> FindingVisitor<'_, 'a, '_> {
     fn check_field(&mut self, expression: Expression<'a>) {
         let names = self.oracle.names;
+        if let Some(SdkReference::Function(way, source, function)) =
+            names.resolve_expression(expression)
+        {
+            let same = |it: &UsedFunction<'_>| it.way == way && std::ptr::eq(it.function, function);
+            if !self.used.iter().any(same) {
+                self.used.push(UsedFunction { way, source, function });
+            }
+            return;
+        }
         let Some(FieldAccess { base, name, location, .. }) = as_field_access(expression) else {
             return;
         };
@@ -365,11 +299,11 @@ impl<'a> FindingVisitor<'_, 'a, '_> {
             let rest = args.get(skipped.1..).unwrap_or_default();
             return self.check_arguments(source, function, rest, expression.location());
         }
-        if global(func) == Some("require") && !names.facts.made.contains(b"require".as_slice()) {
+        if global(func) == Some("require") && !names.facts.made.contains("require") {
             return self.check_require(args, func.location());
         }
         if global(func) == Some("ipairs")
-            && !names.facts.made.contains(b"ipairs".as_slice())
+            && !names.facts.made.contains("ipairs")
             && let Some(list) = args.first()
         {
             let found = self.traced.check_list_use(*list, ListOperation::Ipairs, list.location());
@@ -381,12 +315,8 @@ impl<'a> FindingVisitor<'_, 'a, '_> {
 
     /// `require("json")`: scripts of agents have no files.
     fn check_require(&mut self, args: &[Expression<'a>], place: Location) {
-        let asked = args.first().and_then(|arg| match arg.kind() {
-            ExpressionKind::String { value, .. } => std::str::from_utf8(value.into_bytes()).ok(),
-            _ => None,
-        });
         let catalog = self.oracle.names.catalog;
-        let hint = match asked {
+        let hint = match args.first().and_then(|arg| literal_text(*arg)) {
             Some(name) if script_globals::is_reserved_name(catalog, name) => {
                 format!("{name} is a global: use it without require")
             }
@@ -413,13 +343,12 @@ impl<'a> FindingVisitor<'_, 'a, '_> {
     /// `sdk.files.read(…):await()`, which has waited already.
     fn check_double_await(&mut self, func: Expression<'a>) {
         let names = self.oracle.names;
-        let Some(FieldAccess { base, name: "await", location, colon: true }) =
+        let Some(FieldAccess { mut base, name: "await", location, colon: true }) =
             as_field_access(func)
         else {
             return;
         };
-        let mut base = base;
-        if let ExpressionKind::Local { local, .. } = base.kind()
+        if let Some(local) = as_local(base)
             && let LocalOrigin::Value(value) = names.facts.local_origin(local)
         {
             base = value;
@@ -437,9 +366,7 @@ impl<'a> FindingVisitor<'_, 'a, '_> {
     }
 
     fn add_finding(&mut self, place: Location, message: String, hint: Option<String>) {
-        let mut finding = CheckFinding::new(place, message);
-        finding.hint = hint;
-        self.found.push(finding);
+        self.found.push(CheckFinding::new(place, message).with_optional_hint(hint));
     }
 }
 
@@ -453,32 +380,23 @@ impl<'a> AstVisitor<'a> for FindingVisitor<'_, 'a, '_> {
         false
     }
 
-    fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
-        self.check_field(expression);
-        true
-    }
-
-    fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
-        self.check_field(expression);
-        self.found.extend(self.traced.check_index(expression));
-        true
-    }
-
-    fn visit_call_expression(&mut self, expression: Expression<'a>) -> bool {
-        self.check_call(expression);
-        true
-    }
-
-    fn visit_unary_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::Unary { op: UnaryOp::Length, rhs } = expression.kind() {
-            let place = expression.location();
-            self.found.extend(self.traced.check_list_use(rhs, ListOperation::Length, place));
+    fn visit_expression(&mut self, expression: Expression<'a>) -> bool {
+        match expression.kind() {
+            ExpressionKind::IndexName { .. } => self.check_field(expression),
+            ExpressionKind::IndexExpr { .. } => {
+                self.check_field(expression);
+                self.found.extend(self.traced.check_index(expression));
+            }
+            ExpressionKind::Call { .. } => self.check_call(expression),
+            ExpressionKind::Unary { op: UnaryOp::Length, rhs } => {
+                let place = expression.location();
+                self.found.extend(self.traced.check_list_use(rhs, ListOperation::Length, place));
+            }
+            ExpressionKind::Global(_) => {
+                self.found.extend(self.unknown.check_global(expression));
+            }
+            _ => {}
         }
-        true
-    }
-
-    fn visit_global_expression(&mut self, expression: Expression<'a>) -> bool {
-        self.found.extend(self.unknown.check_global(expression));
         true
     }
 }

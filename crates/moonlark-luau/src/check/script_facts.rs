@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use luau_syntax::ast::{
     AstVisitor, BinaryOp, Block, Expression, ExpressionKind, IndexNameOp, Local, Statement, UnaryOp,
 };
+use luau_syntax::location::Location;
 
 use super::tested_values::TestedValues;
 
@@ -15,16 +16,16 @@ use super::tested_values::TestedValues;
 pub(crate) struct ScriptFacts<'a> {
     locals: HashMap<*const (), LocalUsage<'a>>,
     /// Globals that the script itself makes.
-    pub(crate) made: HashSet<&'a [u8]>,
+    pub(crate) made: HashSet<&'a str>,
     /// Names of fields that are assigned somewhere, except on tables that the script wrote
     /// down.
-    pub(crate) assigned: HashSet<&'a [u8]>,
+    pub(crate) assigned: HashSet<&'a str>,
     /// Tables that something is assigned to under a computed key.
     pub(crate) filled: Vec<Expression<'a>>,
     /// Locals that something is inserted into, and that hold no table of the script's own.
     pub(crate) inserted: Vec<Expression<'a>>,
     /// Names of fields that are read somewhere.
-    read: HashSet<&'a [u8]>,
+    read: HashSet<&'a str>,
     /// Fields that are set or called, which reads nothing of a result.
     unread_fields: HashSet<*const ()>,
     /// Values that are only looked at to see whether they are there.
@@ -156,19 +157,16 @@ impl<'a> ScriptFacts<'a> {
 
     /// Whether something is assigned under a computed key.
     fn has_computed_assignment(&self, list: &Local<'a>) -> bool {
-        self.filled.iter().any(|table| match table.kind() {
-            ExpressionKind::Local { local, .. } => local_id(local) == local_id(list),
-            _ => false,
-        })
+        self.filled.iter().any(|table| value_id(*table) == local_id(list))
     }
 
     /// Whether some field of that name is read.
-    pub(crate) fn reads_field(&self, field: &[u8]) -> bool {
+    pub(crate) fn reads_field(&self, field: &str) -> bool {
         self.read.contains(field)
     }
 
     /// The names of all fields that are read.
-    pub(crate) fn read_fields(&self) -> impl Iterator<Item = &'a [u8]> {
+    pub(crate) fn read_fields(&self) -> impl Iterator<Item = &'a str> {
         self.read.iter().copied()
     }
 
@@ -184,7 +182,7 @@ impl<'a> ScriptFacts<'a> {
 
     /// Uses of a table that put nothing into it but, maybe, `value`.
     fn record_plain_use(&mut self, table: Expression<'a>, value: Option<Expression<'a>>) {
-        if let ExpressionKind::Local { local, .. } = table.kind() {
+        if let Some(local) = as_local(table) {
             let added = self.added.entry(local_id(local)).or_default();
             added.plain_uses += 1;
             added.values.extend(value);
@@ -216,10 +214,10 @@ impl<'a> ScriptFacts<'a> {
         match (global_name(expr), index.bytes(), args) {
             (Some("table"), b"insert", [list, value] | [list, _, value]) => {
                 self.record_plain_use(*list, Some(*value));
-                match list.kind() {
-                    ExpressionKind::Local { local, .. } if self.is_written_table(local) => {}
-                    ExpressionKind::Local { .. } => self.inserted.push(*list),
-                    _ => self.filled.push(*list),
+                match as_local(*list) {
+                    Some(local) if self.is_written_table(local) => {}
+                    Some(_) => self.inserted.push(*list),
+                    None => self.filled.push(*list),
                 }
             }
             (Some("table"), b"sort", [list, compare]) => {
@@ -245,40 +243,109 @@ impl<'a> ScriptFacts<'a> {
         }
     }
 
-    fn record_assigned_field(&mut self, table: Expression<'a>, name: &'a [u8]) {
-        let is_own = match table.kind() {
-            ExpressionKind::Local { local, .. } => self.is_written_table(local),
-            _ => false,
-        };
-        if !is_own {
-            self.assigned.insert(name);
-        }
-    }
-
-    /// A field that is set or called, and not read.
-    fn record_unread_field(&mut self, field: Expression<'a>) {
-        self.unread_fields.insert(field.as_ptr());
-    }
-
     fn record_assignment(&mut self, target: Expression<'a>) {
-        self.record_unread_field(target);
+        self.unread_fields.insert(target.as_ptr());
+        if let Some(FieldAccess { base, name, .. }) = as_field_access(target) {
+            let is_own = as_local(base).is_some_and(|local| self.is_written_table(local));
+            if !is_own {
+                self.assigned.insert(name);
+            }
+            return;
+        }
         match target.kind() {
             ExpressionKind::Local { local, .. } => self.usage_mut(local).reassigned = true,
-            ExpressionKind::Global(name) => {
-                self.made.insert(name.bytes());
-            }
-            ExpressionKind::IndexName { expr, index, .. } => {
-                self.record_assigned_field(expr, index.bytes());
-            }
-            ExpressionKind::IndexExpr { expr, index } => match index.kind() {
-                ExpressionKind::String { value, .. } => {
-                    self.record_assigned_field(expr, value.into_bytes());
-                }
-                _ => self.filled.push(expr),
-            },
+            ExpressionKind::Global(name) => self.made.extend(utf8_name(name.bytes())),
+            ExpressionKind::IndexExpr { expr, .. } => self.filled.push(expr),
             _ => {}
         }
     }
+
+    fn record_binary(
+        &mut self,
+        expression: Expression<'a>,
+        op: BinaryOp,
+        sides: [Expression<'a>; 2],
+    ) {
+        use BinaryOp::{And, Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual, Or};
+        self.tests.record_binary(expression, op, sides);
+        if matches!(op, And | Or) {
+            self.second.insert(sides[1].as_ptr());
+        }
+        if matches!(op, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual) {
+            let lengths = sides.into_iter().filter_map(|side| match side.kind() {
+                ExpressionKind::Unary { op: UnaryOp::Length, rhs } => Some(value_id(rhs)),
+                _ => None,
+            });
+            self.compared_lengths.extend(lengths);
+        }
+    }
+
+    fn record_call(&mut self, func: Expression<'a>, args: &'a [Expression<'a>]) {
+        match func.kind() {
+            ExpressionKind::Global(name) if matches!(name.bytes(), b"type" | b"typeof") => {
+                args.iter().for_each(|arg| self.tests.record_condition(*arg));
+            }
+            ExpressionKind::Local { local, .. } => {
+                self.calls.entry(local_id(local)).or_default().push(args);
+            }
+            _ => {}
+        }
+        self.record_known_call(func, args);
+        self.unread_fields.insert(func.as_ptr());
+    }
+
+    fn record_read_place(&mut self, list: Expression<'a>, place: f64) {
+        self.record_plain_use(list, None);
+        if let Some(local) = as_local(list) {
+            self.read_places.entry(local_id(local)).or_default().push(place);
+        }
+    }
+}
+
+/// `x.name` or `x["name"]`.
+pub(crate) struct FieldAccess<'a> {
+    pub(crate) base: Expression<'a>,
+    pub(crate) name: &'a str,
+    pub(crate) location: Location,
+    pub(crate) colon: bool,
+}
+
+/// A field that is read by a name that stands there.
+pub(crate) fn as_field_access<'a>(expression: Expression<'a>) -> Option<FieldAccess<'a>> {
+    match expression.kind() {
+        ExpressionKind::IndexName { expr, index, index_location, op, .. } => Some(FieldAccess {
+            base: expr,
+            name: utf8_name(index.bytes())?,
+            location: index_location,
+            colon: op == IndexNameOp::Colon,
+        }),
+        ExpressionKind::IndexExpr { expr, index } => Some(FieldAccess {
+            base: expr,
+            name: literal_text(index)?,
+            location: index.location(),
+            colon: false,
+        }),
+        _ => None,
+    }
+}
+
+/// The text of a string that stands there.
+pub(crate) fn literal_text<'a>(expression: Expression<'a>) -> Option<&'a str> {
+    match expression.kind() {
+        ExpressionKind::String { value, .. } => utf8_name(value.into_bytes()),
+        _ => None,
+    }
+}
+
+pub(crate) fn as_local<'a>(expression: Expression<'a>) -> Option<&'a Local<'a>> {
+    match expression.kind() {
+        ExpressionKind::Local { local, .. } => Some(local),
+        _ => None,
+    }
+}
+
+fn utf8_name(name: &[u8]) -> Option<&str> {
+    std::str::from_utf8(name).ok()
 }
 
 /// The name of a global. Those that the check declares are locals of the line before the
@@ -289,32 +356,24 @@ pub(crate) fn global_name<'a>(expression: Expression<'a>) -> Option<&'a str> {
         ExpressionKind::Local { local, .. } if local.location.begin.line == 0 => local.name.bytes(),
         _ => return None,
     };
-    std::str::from_utf8(name).ok()
+    utf8_name(name)
 }
 
 /// `sdk.source`, `sdk.source.function`
-fn is_sdk_name(expression: Expression<'_>) -> bool {
-    let Some(base) = indexed_value(expression) else { return false };
+fn is_sdk_name(base: Expression<'_>) -> bool {
     let is_sdk = |it: Expression<'_>| global_name(it) == Some("sdk");
-    is_sdk(base) || indexed_value(base).is_some_and(is_sdk)
-}
-
-/// What a field or an item is read of.
-fn indexed_value(expression: Expression<'_>) -> Option<Expression<'_>> {
-    match expression.kind() {
-        ExpressionKind::IndexName { expr, .. } | ExpressionKind::IndexExpr { expr, .. } => {
-            Some(expr)
+    is_sdk(base)
+        || match base.kind() {
+            ExpressionKind::IndexName { expr, .. } | ExpressionKind::IndexExpr { expr, .. } => {
+                is_sdk(expr)
+            }
+            _ => false,
         }
-        _ => None,
-    }
 }
 
 /// The same for every use of one local.
 fn value_id(value: Expression<'_>) -> *const () {
-    match value.kind() {
-        ExpressionKind::Local { local, .. } => local_id(local),
-        _ => value.as_ptr(),
-    }
+    as_local(value).map_or(value.as_ptr(), local_id)
 }
 
 fn local_id(local: &Local<'_>) -> *const () {
@@ -322,39 +381,24 @@ fn local_id(local: &Local<'_>) -> *const () {
 }
 
 impl<'a> AstVisitor<'a> for ScriptFacts<'a> {
-    fn visit_local_statement(&mut self, statement: Statement<'a>) -> bool {
-        let Some(it) = statement.as_local() else { return true };
-        for (index, local) in it.bindings.iter().enumerate() {
-            let life = self.usage_mut(local);
-            life.origin = match (it.values.get(index), it.values.last()) {
-                (Some(value), _) => LocalOrigin::Value(*value),
-                (None, Some(last)) => LocalOrigin::OneOf(*last),
-                (None, None) => LocalOrigin::Unknown,
-            };
-            if let Some(value) = it.values.get(index) {
-                self.record_parameters(local, *value);
+    fn visit_statement(&mut self, statement: Statement<'a>) -> bool {
+        if let Some(it) = statement.as_local() {
+            for (index, local) in it.bindings.iter().enumerate() {
+                self.usage_mut(local).origin = match (it.values.get(index), it.values.last()) {
+                    (Some(value), _) => LocalOrigin::Value(*value),
+                    (None, Some(last)) => LocalOrigin::OneOf(*last),
+                    (None, None) => LocalOrigin::Unknown,
+                };
+                if let Some(value) = it.values.get(index) {
+                    self.record_parameters(local, *value);
+                }
             }
-        }
-        true
-    }
-
-    fn visit_local_function_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_local_function() {
+        } else if let Some(it) = statement.as_local_function() {
             self.usage_mut(it.name).origin = LocalOrigin::Value(it.function);
             self.record_parameters(it.name, it.function);
-        }
-        true
-    }
-
-    fn visit_numeric_for_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_numeric_for() {
+        } else if let Some(it) = statement.as_numeric_for() {
             self.usage_mut(it.name).origin = LocalOrigin::Counter;
-        }
-        true
-    }
-
-    fn visit_generic_for_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_generic_for()
+        } else if let Some(it) = statement.as_generic_for()
             && let [over] = it.values
         {
             self.record_plain_use(*over, None);
@@ -363,157 +407,57 @@ impl<'a> AstVisitor<'a> for ScriptFacts<'a> {
                 self.usage_mut(local).origin =
                     if is_key { LocalOrigin::Key(*over) } else { LocalOrigin::Each(*over) };
             }
-        }
-        true
-    }
-
-    fn visit_assign_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_assign() {
+        } else if let Some(it) = statement.as_assign() {
             for (nth, target) in it.vars.iter().enumerate() {
                 self.record_assignment(*target);
                 if let ExpressionKind::IndexExpr { expr, index } = target.kind()
                     && !matches!(index.kind(), ExpressionKind::String { .. })
-                    && let ExpressionKind::Local { local, .. } = expr.kind()
+                    && let Some(local) = as_local(expr)
                     && let Some(value) = it.values.get(nth)
                 {
                     // The target itself is counted where it is visited.
                     self.added.entry(local_id(local)).or_default().values.push(*value);
                 }
             }
-        }
-        true
-    }
-
-    fn visit_compound_assign_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_compound_assign() {
+        } else if let Some(it) = statement.as_compound_assign() {
             self.record_assignment(it.var);
-        }
-        true
-    }
-
-    fn visit_function_declaration_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_function_declaration() {
+        } else if let Some(it) = statement.as_function_declaration() {
             self.record_assignment(it.name);
-        }
-        true
-    }
-
-    fn visit_return_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_return() {
+        } else if let Some(it) = statement.as_return() {
             it.expressions.iter().for_each(|value| self.record_plain_use(*value, None));
-        }
-        true
-    }
-
-    fn visit_if_statement(&mut self, statement: Statement<'a>) -> bool {
-        self.tests.record_if(statement);
-        true
-    }
-
-    fn visit_while_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_while() {
+        } else if let Some(it) = statement.as_while() {
             self.tests.record_condition(it.condition);
-        }
-        true
-    }
-
-    fn visit_repeat_statement(&mut self, statement: Statement<'a>) -> bool {
-        if let Some(it) = statement.as_repeat() {
+        } else if let Some(it) = statement.as_repeat() {
             self.tests.record_condition(it.condition);
+        } else {
+            self.tests.record_if(statement);
         }
         true
     }
 
-    fn visit_if_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::If { condition, .. } = expression.kind() {
-            self.tests.record_condition(condition);
+    fn visit_expression(&mut self, expression: Expression<'a>) -> bool {
+        if let Some(access) = as_field_access(expression)
+            && !access.colon
+            && !self.unread_fields.contains(&expression.as_ptr())
+            && !is_sdk_name(access.base)
+        {
+            self.read.insert(access.name);
         }
-        true
-    }
-
-    fn visit_unary_expression(&mut self, expression: Expression<'a>) -> bool {
         match expression.kind() {
+            ExpressionKind::If { condition, .. } => self.tests.record_condition(condition),
             ExpressionKind::Unary { op: UnaryOp::Not, rhs } => {
                 self.tests.record_negation(expression, rhs);
             }
-            ExpressionKind::Unary { op: UnaryOp::Length, rhs } => {
-                self.record_plain_use(rhs, None);
-                if let ExpressionKind::Local { local, .. } = rhs.kind() {
-                    self.read_places.entry(local_id(local)).or_default().push(0.0);
-                }
+            ExpressionKind::Unary { op: UnaryOp::Length, rhs } => self.record_read_place(rhs, 0.0),
+            ExpressionKind::Binary { lhs, op, rhs } => {
+                self.record_binary(expression, op, [lhs, rhs]);
             }
-            _ => {}
-        }
-        true
-    }
-
-    fn visit_binary_expression(&mut self, expression: Expression<'a>) -> bool {
-        use BinaryOp::{And, Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual, Or};
-        let ExpressionKind::Binary { lhs, op, rhs } = expression.kind() else { return true };
-        self.tests.record_binary(expression, op, [lhs, rhs]);
-        if matches!(op, And | Or) {
-            self.second.insert(rhs.as_ptr());
-        }
-        if matches!(op, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual) {
-            let lengths = [lhs, rhs].into_iter().filter_map(|side| match side.kind() {
-                ExpressionKind::Unary { op: UnaryOp::Length, rhs } => Some(value_id(rhs)),
-                _ => None,
-            });
-            self.compared_lengths.extend(lengths);
-        }
-        true
-    }
-
-    fn visit_call_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::Call { func, args, .. } = expression.kind()
-            && let ExpressionKind::Global(name) = func.kind()
-            && matches!(name.bytes(), b"type" | b"typeof")
-        {
-            args.iter().for_each(|arg| self.tests.record_condition(*arg));
-        }
-        if let ExpressionKind::Call { func, args, .. } = expression.kind()
-            && let ExpressionKind::Local { local, .. } = func.kind()
-        {
-            self.calls.entry(local_id(local)).or_default().push(args);
-        }
-        if let ExpressionKind::Call { func, args, .. } = expression.kind() {
-            self.record_known_call(func, args);
-            self.record_unread_field(func);
-        }
-        true
-    }
-
-    fn visit_local_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::Local { local, .. } = expression.kind() {
-            self.usage_mut(local).uses += 1;
-        }
-        true
-    }
-
-    fn visit_index_name_expression(&mut self, expression: Expression<'a>) -> bool {
-        if let ExpressionKind::IndexName { index, op: IndexNameOp::Dot, .. } = expression.kind()
-            && !self.unread_fields.contains(&expression.as_ptr())
-            && !is_sdk_name(expression)
-        {
-            self.read.insert(index.bytes());
-        }
-        true
-    }
-
-    fn visit_index_expression(&mut self, expression: Expression<'a>) -> bool {
-        let ExpressionKind::IndexExpr { expr, index } = expression.kind() else { return true };
-        self.record_plain_use(expr, None);
-        match index.kind() {
-            ExpressionKind::String { value, .. }
-                if !self.unread_fields.contains(&expression.as_ptr()) =>
-            {
-                self.read.insert(value.into_bytes());
-            }
-            ExpressionKind::Number { value, .. } => {
-                if let ExpressionKind::Local { local, .. } = expr.kind() {
-                    self.read_places.entry(local_id(local)).or_default().push(value);
-                }
-            }
+            ExpressionKind::Call { func, args, .. } => self.record_call(func, args),
+            ExpressionKind::Local { local, .. } => self.usage_mut(local).uses += 1,
+            ExpressionKind::IndexExpr { expr, index } => match index.kind() {
+                ExpressionKind::Number { value, .. } => self.record_read_place(expr, value),
+                _ => self.record_plain_use(expr, None),
+            },
             _ => {}
         }
         true

@@ -1,14 +1,13 @@
 //! What an expression names: the sdk, one of its sources, one of their
 //! functions. Locals that are never changed are seen through.
 
-use luau_syntax::ast::{Expression, ExpressionKind, IndexNameOp};
-use luau_syntax::location::Location;
+use luau_syntax::ast::{Expression, ExpressionKind};
 use moonlark_core::Catalog;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::source_resources::SourceState;
 
 pub(super) use super::script_facts::global_name as global;
-use super::script_facts::{LocalOrigin, ScriptFacts};
+use super::script_facts::{FieldAccess, LocalOrigin, ScriptFacts, as_field_access};
 use super::script_globals;
 
 /// How many locals a name may go through.
@@ -33,36 +32,6 @@ pub(super) enum SdkCallStyle {
 pub(super) struct SdkNameResolver<'x, 'a, 'c> {
     pub(super) facts: &'x ScriptFacts<'a>,
     pub(super) catalog: &'c Catalog,
-}
-
-/// `x.name` or `x["name"]`.
-pub(super) struct FieldAccess<'a> {
-    pub(super) base: Expression<'a>,
-    pub(super) name: &'a str,
-    pub(super) location: Location,
-    pub(super) colon: bool,
-}
-
-/// A field that is read by a name that stands there.
-pub(super) fn as_field_access<'a>(expression: Expression<'a>) -> Option<FieldAccess<'a>> {
-    match expression.kind() {
-        ExpressionKind::IndexName { expr, index, index_location, op, .. } => Some(FieldAccess {
-            base: expr,
-            name: std::str::from_utf8(index.bytes()).ok()?,
-            location: index_location,
-            colon: op == IndexNameOp::Colon,
-        }),
-        ExpressionKind::IndexExpr { expr, index } => match index.kind() {
-            ExpressionKind::String { value, .. } => Some(FieldAccess {
-                base: expr,
-                name: std::str::from_utf8(value.into_bytes()).ok()?,
-                location: index.location(),
-                colon: false,
-            }),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 impl<'a, 'c> SdkNameResolver<'_, 'a, 'c> {
@@ -105,7 +74,7 @@ impl<'a, 'c> SdkNameResolver<'_, 'a, 'c> {
     }
 
     fn resolve_global(&self, name: &str) -> Option<SdkReference<'c>> {
-        if self.facts.made.contains(name.as_bytes()) {
+        if self.facts.made.contains(name) {
             return None;
         }
         if name == "sdk" {
@@ -122,8 +91,8 @@ impl<'a, 'c> SdkNameResolver<'_, 'a, 'c> {
     /// the call itself will say more.
     pub(super) fn is_pending_source(&self, name: &str) -> bool {
         let is = |source: &str| source == name || moonlark_core::sdk::to_identifier(source) == name;
-        let down = self.catalog.health().iter().filter(|it| it.state != SourceState::Ready);
+        let mut down = self.catalog.health().iter().filter(|it| it.state != SourceState::Ready);
         self.catalog.connecting_sources().iter().any(|it| is(&it.source))
-            || down.into_iter().any(|it| is(&it.source))
+            || down.any(|it| is(&it.source))
     }
 }

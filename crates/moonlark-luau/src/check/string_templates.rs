@@ -5,6 +5,7 @@ use luau_syntax::location::Location;
 
 use super::CheckFinding;
 use super::local_scopes::LocalScopes;
+use super::script_facts::literal_text;
 use super::value_kinds::{KindOracle, ValueKinds};
 
 /// `"Hello ${name}"`, and `${name}` in backticks.
@@ -39,8 +40,7 @@ struct TemplateVisitor<'x, 'a, 'c> {
 
 impl<'a> AstVisitor<'a> for TemplateVisitor<'_, 'a, '_> {
     fn visit_string_expression(&mut self, expression: Expression<'a>) -> bool {
-        let ExpressionKind::String { value, .. } = expression.kind() else { return true };
-        let Ok(text) = std::str::from_utf8(value.into_bytes()) else { return true };
+        let Some(text) = literal_text(expression) else { return true };
         let place = expression.location();
         let local = text.split("${").skip(1).find_map(|rest| {
             let inside = rest.split('}').next()?;

@@ -78,8 +78,7 @@ impl<'a> TestedValues<'a> {
     pub(super) fn record_condition(&mut self, condition: Expression<'a>) {
         self.mark_tested(condition);
         if !self.joined.contains(&condition.as_ptr()) {
-            let group = self.next_group();
-            self.join_operands(condition, group, OperandRole::Condition, true);
+            self.join_group(condition, OperandRole::Condition);
         }
     }
 
@@ -87,8 +86,7 @@ impl<'a> TestedValues<'a> {
     pub(super) fn record_negation(&mut self, negation: Expression<'a>, value: Expression<'a>) {
         self.mark_tested(value);
         if !self.joined.contains(&negation.as_ptr()) {
-            let group = self.next_group();
-            self.join_operands(negation, group, OperandRole::Condition, true);
+            self.join_group(negation, OperandRole::Condition);
         }
     }
 
@@ -108,22 +106,20 @@ impl<'a> TestedValues<'a> {
         if self.joined.contains(&expression.as_ptr()) {
             return;
         }
-        let group = self.next_group();
         match op {
-            BinaryOp::Or => self.join_operands(expression, group, OperandRole::Alternative, true),
+            BinaryOp::Or => self.join_group(expression, OperandRole::Alternative),
             BinaryOp::And => {
                 self.joined.insert(expression.as_ptr());
-                self.join_operands(lhs, group, OperandRole::Condition, true);
+                self.join_group(lhs, OperandRole::Condition);
                 // `flag and (r.a or 0)` has alternatives of its own.
                 if !matches!(
                     strip_groups(rhs).kind(),
                     ExpressionKind::Binary { op: BinaryOp::And | BinaryOp::Or, .. }
                 ) {
-                    let group = self.next_group();
-                    self.join_operands(rhs, group, OperandRole::Condition, true);
+                    self.join_group(rhs, OperandRole::Condition);
                 }
             }
-            _ => self.join_operands(expression, group, OperandRole::Condition, true),
+            _ => self.join_group(expression, OperandRole::Condition),
         }
     }
 
@@ -138,6 +134,11 @@ impl<'a> TestedValues<'a> {
     fn next_group(&mut self) -> usize {
         self.groups += 1;
         self.groups
+    }
+
+    fn join_group(&mut self, root: Expression<'a>, role: OperandRole) {
+        let group = self.next_group();
+        self.join_operands(root, group, role, true);
     }
 
     /// Give a group to all values below an expression. `splits` gives groups of their own

@@ -33,7 +33,7 @@ fn check(script: &str, catalog: Catalog) -> Vec<CheckFinding> {
         .spawn(move || {
             let mut checker = ScriptChecker::new(catalog.modules());
             let bound = TypingLimits::default();
-            checker.check_with(&script, bound, |_| Some(catalog.clone())).unwrap().findings
+            checker.check_script(&script, &catalog, bound).into_report(true).findings
         })
         .unwrap()
         .join()

@@ -3,8 +3,7 @@
 use luau_syntax::ast::{Expression, ExpressionKind, TableItem};
 use moonlark_core::value::shorten_text;
 
-use super::script_facts::LocalOrigin;
-use super::sdk_names::{FieldAccess, as_field_access};
+use super::script_facts::{FieldAccess, LocalOrigin, as_field_access, as_local};
 use super::value_kinds::{KindOracle, ValueKinds};
 use super::{CheckFinding, script_globals};
 use crate::other_languages::{FieldReceiver, hint_for_field};
@@ -16,7 +15,7 @@ pub(super) fn check_text_or_list_field<'a>(
 ) -> Option<CheckFinding> {
     let FieldAccess { base, name, location, colon } = as_field_access(expression)?;
     let facts = oracle.names.facts;
-    if facts.is_tested(expression) || facts.assigned.contains(name.as_bytes()) {
+    if facts.is_tested(expression) || facts.assigned.contains(name) {
         return None;
     }
     if oracle.infer_kinds(base) == ValueKinds::STRING_KIND {
@@ -25,15 +24,12 @@ pub(super) fn check_text_or_list_field<'a>(
         }
         let what = if colon { "method" } else { "field" };
         let message = format!("a text has no {what} {}", shorten_text(name));
-        let mut finding = CheckFinding::new(location, message);
-        finding.hint = hint_for_field(FieldReceiver::Text, name).map(str::to_owned);
-        return Some(finding);
+        let hint = hint_for_field(FieldReceiver::Text, name);
+        return Some(CheckFinding::new(location, message).with_optional_hint(hint));
     }
     let hint = hint_for_field(FieldReceiver::List, name).filter(|_| is_own_list(oracle, base))?;
-    Some(
-        CheckFinding::new(location, format!("a list has no {}", shorten_text(name)))
-            .with_hint(hint),
-    )
+    let message = format!("a list has no {}", shorten_text(name));
+    Some(CheckFinding::new(location, message).with_hint(hint))
 }
 
 /// `text.split(",")`: the text itself is not handed over.
@@ -57,18 +53,13 @@ pub(super) fn check_text_dot_call<'a>(
 
 /// Whether both are one variable.
 pub(super) fn is_same_local(one: Expression<'_>, other: Expression<'_>) -> bool {
-    match (one.kind(), other.kind()) {
-        (ExpressionKind::Local { local, .. }, ExpressionKind::Local { local: other, .. }) => {
-            std::ptr::eq(local, other)
-        }
-        _ => false,
-    }
+    as_local(one).zip(as_local(other)).is_some_and(|(one, other)| std::ptr::eq(one, other))
 }
 
 /// A list that the script wrote down, and that nothing gives methods to.
 fn is_own_list<'a>(oracle: &KindOracle<'_, 'a, '_>, base: Expression<'a>) -> bool {
     let facts = oracle.names.facts;
-    let ExpressionKind::Local { local, .. } = base.kind() else { return false };
+    let Some(local) = as_local(base) else { return false };
     let LocalOrigin::Value(value) = facts.local_origin(local) else { return false };
     let ExpressionKind::Table { items } = value.kind() else { return false };
     let is_item = |item: &TableItem<'_>| matches!(item, TableItem::List { .. });

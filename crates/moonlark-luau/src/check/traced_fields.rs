@@ -12,10 +12,11 @@ use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::value::shorten_text;
 use serde_json::{Map, Value as Json};
 
-use super::script_facts::LocalOrigin;
-use super::sdk_names::{FieldAccess, SdkNameResolver, as_field_access};
+use super::script_facts::{FieldAccess, LocalOrigin, ScriptFacts, as_field_access, as_local};
+use super::sdk_names::SdkNameResolver;
 use super::text_fields::is_same_local;
 use super::{CheckFinding, script_globals};
+use crate::declared_fields::find_schema_reference;
 use crate::field_reads::ListOperation;
 use crate::other_languages::{FieldReceiver, hint_for_field};
 use crate::result_flow::{ResultFlow, ResultPath, ResultStep, TracedValue};
@@ -47,7 +48,7 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
     ) -> Option<CheckFinding> {
         let FieldAccess { base, name, location, colon } = as_field_access(expression)?;
         let facts = self.names.facts;
-        if facts.assigned.contains(name.as_bytes()) || colon {
+        if facts.assigned.contains(name) || colon {
             return None;
         }
         if let Some(finding) = self.check_loop_key(base, name, location) {
@@ -91,14 +92,8 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
         if known.contains(&name) {
             return None;
         }
-        // A server may answer with more than it declares: what is like nothing that it does
-        // declare may well be there.
-        let near = nearest_name(name, known.iter().copied())?;
-        if facts.is_tested(expression) && facts.reads_field(near.as_bytes()) {
-            return None;
-        }
-        let message = format!("{whose} has no field {name} here; did you mean {near}?");
-        Some(CheckFinding::new(location, message).with_hint(signature(source, function)))
+        let found = find_misspelt_field(facts, expression, &whose, known.iter().copied())?;
+        Some(found.with_hint(signature(source, function)))
     }
 
     /// `for item in list do item.title`: the first of a loop's names is the place.
@@ -109,17 +104,14 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
         place: Location,
     ) -> Option<CheckFinding> {
         let facts = self.names.facts;
-        let ExpressionKind::Local { local, .. } = base.kind() else { return None };
+        let local = as_local(base)?;
         let LocalOrigin::Key(over) = facts.local_origin(local) else { return None };
         // What a function goes through may be anything.
-        let is_written = match over.kind() {
-            ExpressionKind::Local { local, .. } => match facts.local_origin(local) {
-                LocalOrigin::Value(value) => matches!(value.kind(), ExpressionKind::Table { .. }),
-                _ => false,
-            },
-            ExpressionKind::Table { .. } => true,
-            _ => false,
+        let list = match as_local(over).map(|local| facts.local_origin(local)) {
+            Some(LocalOrigin::Value(value)) => value,
+            _ => over,
         };
+        let is_written = matches!(list.kind(), ExpressionKind::Table { .. });
         if !is_written && self.flow.trace_results(over).is_none() {
             return None;
         }
@@ -175,8 +167,7 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
         let names = || declared.into_iter().flat_map(Map::keys);
         // `if #r == 0 then use(r.items) end` knows that it may be an object.
         let facts = self.names.facts;
-        if facts.is_length_compared(value) && names().any(|name| facts.reads_field(name.as_bytes()))
-        {
+        if facts.is_length_compared(value) && names().any(|name| facts.reads_field(name)) {
             return None;
         }
         let (source, function) = self.find_function(first)?;
@@ -221,7 +212,7 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
         let facts = self.names.facts;
         // `text.sub(text, 1, 2)` is a way to write it.
         let is_handed_over = args.first().is_some_and(|first| is_same_local(base, *first));
-        if colon || is_handed_over || facts.assigned.contains(name.as_bytes()) {
+        if colon || is_handed_over || facts.assigned.contains(name) {
             return None;
         }
         let origins = self.flow.trace_results(base)?;
@@ -234,9 +225,7 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
             "the result of {path} has no function {}: results are data",
             shorten_text(name)
         );
-        let mut finding = CheckFinding::new(location, message);
-        finding.hint = as_method.or(hint);
-        Some(finding)
+        Some(CheckFinding::new(location, message).with_optional_hint(as_method.or(hint)))
     }
 
     /// Whether the script puts something of its own into the result that a value is of.
@@ -249,6 +238,25 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
         let source = self.names.catalog.sdk().find_source(&origin.source)?;
         Some((source, source.find_function(&origin.function)?))
     }
+}
+
+/// A field that a result does not have, and that is nearly one which it has.
+pub(super) fn find_misspelt_field<'a, 'n>(
+    facts: &ScriptFacts<'a>,
+    expression: Expression<'a>,
+    whose: &str,
+    known: impl Iterator<Item = &'n str>,
+) -> Option<CheckFinding> {
+    let FieldAccess { name, location, .. } = as_field_access(expression)?;
+    // A server may answer with more than it declares: what is like nothing that it does
+    // declare may well be there.
+    let near = nearest_name(name, known)?;
+    // What is only looked for may well not be there, unless it is a typo.
+    if facts.is_tested(expression) && facts.reads_field(near) {
+        return None;
+    }
+    let message = format!("{whose} has no field {name} here; did you mean {near}?");
+    Some(CheckFinding::new(location, message))
 }
 
 fn common_receiver(parts: &[DeclaredPart]) -> Option<(&'static str, FieldReceiver)> {
@@ -325,15 +333,7 @@ fn resolve_schema<'s>(
         return None;
     }
     if let Some(reference) = schema.get("$ref") {
-        let mut found: Option<&Json> = None;
-        for part in reference.as_str()?.strip_prefix("#/")?.split('/') {
-            let part = part.replace("~1", "/").replace("~0", "~");
-            found = Some(match found {
-                None => root.get(&part)?,
-                Some(inner) => inner.get(&part)?,
-            });
-        }
-        return resolve_schema(root, found?.as_object()?, left);
+        return resolve_schema(root, find_schema_reference(root, reference.as_str()?)?, left);
     }
     for key in ["anyOf", "oneOf"] {
         if let Some(alternatives) = schema.get(key) {

@@ -3,12 +3,11 @@
 use luau_analysis::SemanticModel;
 use luau_analysis::types::{PrimitiveTypeKind, TableState, TableType, TypeId, TypeKind};
 use luau_syntax::ast::Expression;
-use moonlark_core::nearest::nearest_name;
 
 use super::CheckFinding;
 use super::preamble::{CheckPreamble, UsedFunction};
-use super::script_facts::ScriptFacts;
-use super::sdk_names::{FieldAccess, as_field_access};
+use super::script_facts::{FieldAccess, ScriptFacts, as_field_access};
+use super::traced_fields::find_misspelt_field;
 
 const MAX_UNION_DEPTH: usize = 8;
 
@@ -39,7 +38,7 @@ impl<'x, 'a, 'c> TypedFieldChecker<'x, 'a, 'c> {
         signature: impl Fn(&UsedFunction<'c>) -> String,
     ) -> Option<CheckFinding> {
         let FieldAccess { base, name, location, colon } = as_field_access(expression)?;
-        if self.facts.assigned.contains(name.as_bytes()) {
+        if self.facts.assigned.contains(name) {
             return None;
         }
         let tables = self.declared_tables(base)?;
@@ -51,10 +50,8 @@ impl<'x, 'a, 'c> TypedFieldChecker<'x, 'a, 'c> {
         if !tables.iter().all(lacks) {
             return None;
         }
-        let known = || {
-            let names = tables.iter().flat_map(|table| table.props.keys());
-            names.filter_map(|name| std::str::from_utf8(name).ok())
-        };
+        let known = tables.iter().flat_map(|table| table.props.keys());
+        let known = known.filter_map(|name| std::str::from_utf8(name).ok());
         if table.name.as_ref().is_some_and(|name| name == "M0_Promise") {
             let message = format!("this is a promise, which has no {name}: its value does");
             return Some(
@@ -65,23 +62,13 @@ impl<'x, 'a, 'c> TypedFieldChecker<'x, 'a, 'c> {
         if colon {
             return None;
         }
-        // A server may answer with more than it declares: what is like nothing
-        // that it does declare may well be there.
-        let near = nearest_name(name, known())?;
-        // What is only looked for may well not be there, unless it is a typo.
-        if self.facts.is_tested(expression) && self.facts.reads_field(near.as_bytes()) {
-            return None;
-        }
         let used = self.preamble.function_declared_at(declaration_column(table));
         let whose = used.map_or_else(String::new, |used| {
             format!(" of sdk.{}.{}", used.source.name, used.function.name)
         });
-        let message = format!("the result{whose} has no field {name} here; did you mean {near}?");
-        let finding = CheckFinding::new(location, message);
-        Some(match used {
-            Some(used) => finding.with_hint(signature(&used)),
-            None => finding,
-        })
+        let whose = format!("the result{whose}");
+        let found = find_misspelt_field(self.facts, expression, &whose, known)?;
+        Some(found.with_optional_hint(used.map(|used| signature(&used))))
     }
 
     /// The declared tables that an expression can be; none if it can be

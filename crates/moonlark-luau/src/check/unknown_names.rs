@@ -31,7 +31,7 @@ impl<'a> UnknownNameChecker<'_, 'a, '_> {
         let name = global(expression)?;
         let known = script_globals::is_reserved_name(catalog, name)
             || catalog.sdk().find_source(name).is_some_and(|source| source.name == name)
-            || facts.made.contains(name.as_bytes())
+            || facts.made.contains(name)
             || self.names.is_pending_source(name);
         let place = expression.location();
         if known || place.begin.line == 0 {
@@ -40,48 +40,31 @@ impl<'a> UnknownNameChecker<'_, 'a, '_> {
         // Whether something is there may be asked of anything, but not of what is
         // plainly another name.
         let is_asked_for = facts.is_tested(expression) && !facts.is_right_operand(expression);
-        let hint = if is_asked_for {
-            Some(self.hint_for_asked(name, place)?)
-        } else {
-            self.hint_for_used(name, place)
-        };
-        let mut finding =
-            CheckFinding::new(place, format!("{UNKNOWN_NAME_PREFIX}{}", shorten_text(name)));
-        finding.hint = hint;
-        Some(finding)
-    }
-
-    fn hint_for_used(&self, name: &str, place: Location) -> Option<String> {
-        let line = self.source_line(place);
-        let in_lua = || {
-            hint_for_lua_spelling("", line, true)
-                .filter(|_| script_globals::UNAVAILABLE_LUA_GLOBALS.contains(&name))
-        };
-        let elsewhere = || in_lua().or_else(|| other_languages::hint_for_global(name, line));
-        other_languages::hint_for_constant(name)
-            .map(str::to_owned)
-            .or_else(|| self.hint_for_local(name, place))
-            .or_else(|| elsewhere().map(str::to_owned))
-            .or_else(|| {
-                nearest_name(name, script_globals::all_global_names(self.names.catalog))
-                    .map(did_you_mean)
-            })
-    }
-
-    fn hint_for_asked(&self, name: &str, place: Location) -> Option<String> {
         // Other versions of the language are told apart by what they have.
-        if script_globals::UNAVAILABLE_LUA_GLOBALS.contains(&name) {
+        if is_asked_for && script_globals::UNAVAILABLE_LUA_GLOBALS.contains(&name) {
             return None;
         }
-        let global = || {
-            let near = nearest_name(name, script_globals::all_global_names(self.names.catalog))?;
-            let is_long = name.chars().count() >= MIN_MISSPELT_GLOBAL_LETTERS;
-            is_long.then(|| did_you_mean(near))
-        };
-        other_languages::hint_for_constant(name)
+        let hint = other_languages::hint_for_constant(name)
             .map(str::to_owned)
-            .or_else(|| self.hint_for_local(name, place))
-            .or_else(global)
+            .or_else(|| self.hint_for_local(name, place));
+        let near = || nearest_name(name, script_globals::all_global_names(catalog));
+        let hint = if is_asked_for {
+            let is_long = name.chars().count() >= MIN_MISSPELT_GLOBAL_LETTERS;
+            Some(hint.or_else(|| near().filter(|_| is_long).map(did_you_mean))?)
+        } else {
+            hint.or_else(|| self.hint_for_foreign_global(name, place).map(str::to_owned))
+                .or_else(|| near().map(did_you_mean))
+        };
+        let message = format!("{UNKNOWN_NAME_PREFIX}{}", shorten_text(name));
+        Some(CheckFinding::new(place, message).with_optional_hint(hint))
+    }
+
+    /// What a global of other languages is called here.
+    fn hint_for_foreign_global(&self, name: &str, place: Location) -> Option<&'static str> {
+        let line = self.source_line(place);
+        let is_of_lua = script_globals::UNAVAILABLE_LUA_GLOBALS.contains(&name);
+        let in_lua = hint_for_lua_spelling("", line, true).filter(|_| is_of_lua);
+        in_lua.or_else(|| other_languages::hint_for_global(name, line))
     }
 
     /// The local that is meant: one that is out of reach, or spelt otherwise.
@@ -108,7 +91,7 @@ impl<'a> UnknownNameChecker<'_, 'a, '_> {
         place: Location,
     ) -> Option<CheckFinding> {
         let facts = self.names.facts;
-        let owner = global(base).filter(|owner| !facts.made.contains(owner.as_bytes()))?;
+        let owner = global(base).filter(|owner| !facts.made.contains(owner))?;
         if let Some(finding) = self.check_module_member(owner, name, place) {
             return Some(finding);
         }

@@ -7,8 +7,8 @@ use luau_analysis::types::{PrimitiveTypeKind, SingletonValue, TypeId, TypeKind};
 use luau_syntax::ast::{BinaryOp, Expression, ExpressionKind, UnaryOp};
 use serde_json::{Map, Value as Json};
 
-use super::script_facts::LocalOrigin;
-use super::sdk_names::{SdkNameResolver, as_field_access, global};
+use super::script_facts::{LocalOrigin, as_field_access};
+use super::sdk_names::{SdkNameResolver, global};
 
 const MAX_TYPE_DEPTH: usize = 16;
 
@@ -84,21 +84,15 @@ pub(super) struct KindOracle<'x, 'a, 'c> {
 impl<'a> KindOracle<'_, 'a, '_> {
     pub(super) fn infer_kinds(&self, expression: Expression<'a>) -> ValueKinds {
         match expression.kind() {
-            ExpressionKind::Nil => ValueKinds::NIL_KIND,
-            ExpressionKind::Boolean(_) => ValueKinds::BOOLEAN_KIND,
-            ExpressionKind::Number { .. } | ExpressionKind::Integer { .. } => {
-                ValueKinds::NUMBER_KIND
-            }
-            ExpressionKind::String { .. } | ExpressionKind::InterpString { .. } => {
-                ValueKinds::STRING_KIND
-            }
-            ExpressionKind::Table { .. } => ValueKinds::TABLE_KIND,
             ExpressionKind::FunctionLiteral(_) => ValueKinds::FUNCTION_KIND,
             ExpressionKind::Grouped(inner) => self.infer_kinds(inner),
-            _ if self.is_certain(expression, MAX_TYPE_DEPTH) => {
-                self.kinds_from_type_checker(expression)
-            }
-            _ => ValueKinds::ANY_KIND,
+            _ => literal_kind(expression).unwrap_or_else(|| {
+                if self.is_certain(expression, MAX_TYPE_DEPTH) {
+                    self.kinds_from_type_checker(expression)
+                } else {
+                    ValueKinds::ANY_KIND
+                }
+            }),
         }
     }
 
@@ -115,13 +109,6 @@ impl<'a> KindOracle<'_, 'a, '_> {
         let Some(left) = left.checked_sub(1) else { return false };
         let both = |one, other| self.is_certain(one, left) && self.is_certain(other, left);
         match expression.kind() {
-            ExpressionKind::Nil
-            | ExpressionKind::Boolean(_)
-            | ExpressionKind::Number { .. }
-            | ExpressionKind::Integer { .. }
-            | ExpressionKind::String { .. }
-            | ExpressionKind::InterpString { .. }
-            | ExpressionKind::Table { .. } => true,
             ExpressionKind::Grouped(inner) => self.is_certain(inner, left),
             ExpressionKind::Unary { op, rhs } => {
                 op != UnaryOp::Negate || self.is_certain(rhs, left)
@@ -146,7 +133,7 @@ impl<'a> KindOracle<'_, 'a, '_> {
             ExpressionKind::IndexExpr { expr, .. } | ExpressionKind::IndexName { expr, .. } => {
                 self.is_certain(expr, left)
             }
-            _ => false,
+            _ => literal_kind(expression).is_some(),
         }
     }
 
@@ -163,6 +150,20 @@ impl<'a> KindOracle<'_, 'a, '_> {
         let Some(access) = as_field_access(function) else { return false };
         by_the_host(access.base) || (access.colon && self.is_certain(access.base, left))
     }
+}
+
+/// The kind of a value that stands there.
+fn literal_kind(expression: Expression<'_>) -> Option<ValueKinds> {
+    Some(match expression.kind() {
+        ExpressionKind::Nil => ValueKinds::NIL_KIND,
+        ExpressionKind::Boolean(_) => ValueKinds::BOOLEAN_KIND,
+        ExpressionKind::Number { .. } | ExpressionKind::Integer { .. } => ValueKinds::NUMBER_KIND,
+        ExpressionKind::String { .. } | ExpressionKind::InterpString { .. } => {
+            ValueKinds::STRING_KIND
+        }
+        ExpressionKind::Table { .. } => ValueKinds::TABLE_KIND,
+        _ => return None,
+    })
 }
 
 fn kinds_of_type(model: &SemanticModel<'_>, id: TypeId, left: usize) -> ValueKinds {

@@ -3,232 +3,138 @@
 
 use std::sync::{Arc, LazyLock};
 
-use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Table, Value as Lv};
+use mlua::{Lua, MultiValue, Table, Value as Lv};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{BoxFuture, CallEffects, Source, SourceKind};
+use moonlark_core::tool::{CallEffects, Source, SourceKind};
 use moonlark_core::{Module, Problem, Result, Tool, Value};
 use moonlark_gateway::artifacts::{ArtifactContent, ArtifactSelection};
+use moonlark_gateway::run::CallSite;
 use moonlark_gateway::tool_body::ToolBody;
 use moonlark_gateway::{Call, LogLevel};
 use serde_json::Map;
 
 use crate::execute_tool::answer_values::{self, AnswerTextForm};
+use crate::luau_bridge::HostReply;
 use crate::result_uses::{CallerFrame, ResultUse};
 use crate::sdk_functions::{read_name, take_call_site, take_number};
-use crate::vm_host::{VmHost, collect_host_arguments};
+use crate::vm_host::{HostTable, VmHost, collect_host_arguments};
 
-pub(crate) fn add_agent_functions(
-    lua: &Lua,
-    shared: &Arc<VmHost>,
-    host: &Table,
-) -> mlua::Result<()> {
-    let add = |name: &str, function: Function| host.raw_set(name, function);
-
-    let shared_ = shared.clone();
-    add(
-        "start_sdk",
-        lua.create_function(move |lua, mut args: MultiValue| {
-            let call = shared_.call()?;
-            let target = shared_.find_target(take_number(&mut args))?;
-            let at = take_call_site(&mut args);
-            let limits = call.limits();
-            let most = limits.calls as usize;
-            let started = match target.read_arguments(&shared_.bridge, args, limits.value) {
-                Ok(args) => {
-                    let fields = shared_.result_fields();
-                    let asked = target.call_for_agent(
-                        call.at_call_site(at.clone()),
-                        args,
-                        AnswerTextForm::Parsed,
-                        fields,
-                    );
-                    shared_.promises()?.start_call(at, asked, most)
-                }
-                Err(problem) => Err(problem),
-            };
-            match started {
-                Ok(number) => (true, number).into_lua_multi(lua),
-                Err(problem) => (false, shared_.to_error_table(lua, problem)?).into_lua_multi(lua),
-            }
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "ask_host",
-        lua.create_function(move |lua, mut args: MultiValue| {
-            let call = shared_.call()?;
-            let id = take_number(&mut args);
-            let at = take_call_site(&mut args);
-            let Some(function) = shared_.prelude.find_function(id) else {
-                return Err(mlua::Error::runtime("no such host function"));
-            };
-            match collect_host_arguments(&shared_.bridge, function, args, call.limits().value) {
-                Ok(args) => shared_.wait_for_call(
-                    lua,
-                    at.clone(),
-                    call_host_tool(call.at_call_site(at), &function.tool, args),
-                ),
-                Err(problem) => shared_.reply_with_problem(lua, problem),
-            }
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
+pub(crate) fn add_agent_functions(table: &HostTable) -> mlua::Result<()> {
+    table.add_function("start_sdk", |lua, host, mut args: MultiValue| {
+        let call = host.call()?;
+        let target = host.find_target(take_number(&mut args))?;
+        let at = take_call_site(&mut args);
+        let limits = call.limits();
+        let promises = host.promises()?;
+        let args = target.read_arguments(&host.bridge, args, limits.value);
+        let started = args.and_then(|args| {
+            let (form, call_there) = (AnswerTextForm::Parsed, call.at_call_site(at.clone()));
+            let asked = target.call_for_agent(call_there, args, form, host.result_fields());
+            promises.start_call(at, asked, limits.calls as usize)
+        });
+        host.reply_with_outcome(lua, started)
+    })?;
+    table.add_function("ask_host", |lua, host, mut args: MultiValue| {
+        let call = host.call()?;
+        let function = host.find_host_function(take_number(&mut args))?;
+        let at = take_call_site(&mut args);
+        let args = collect_host_arguments(&host.bridge, function, args, call.limits().value);
+        ask_host_tool(lua, host, at, &function.tool, args)
+    })?;
+    table.add_function(
         "result_use",
-        lua.create_function(
-            move |_, asked: (u32, usize, bool, u32, String, usize)| -> mlua::Result<_> {
-                let (defined, params, variadic, line, callee, nth) = asked;
-                let frame = CallerFrame { defined, params, variadic, line };
-                let unit = shared_.unit()?;
-                Ok(match unit.result_uses().find_use(frame, &callee, nth) {
-                    ResultUse::Taken => ("taken", 0),
-                    ResultUse::Unread => ("unread", 0),
-                    ResultUse::Dropped => ("dropped", 0),
-                    ResultUse::Returned(further) => ("returned", further),
-                })
-            },
-        )?,
+        |_, host, asked: (u32, usize, bool, u32, String, usize)| {
+            let (defined, params, variadic, line, callee, nth) = asked;
+            let frame = CallerFrame { defined, params, variadic, line };
+            Ok(match host.unit()?.result_uses().find_use(frame, &callee, nth) {
+                ResultUse::Taken => ("taken", 0),
+                ResultUse::Unread => ("unread", 0),
+                ResultUse::Dropped => ("dropped", 0),
+                ResultUse::Returned(further) => ("returned", further),
+            })
+        },
     )?;
-
-    let shared_ = shared.clone();
-    add(
-        "planned",
-        lua.create_function(move |_, number: usize| {
-            let (call, at) = (shared_.call()?, shared_.promises()?.call_site(number));
-            Ok(at.zip(call.run()).and_then(|(at, run)| run.planned_tool_at(&at)))
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "plan_ends",
-        lua.create_function(move |_, name: String| -> mlua::Result<()> {
-            let call = shared_.call()?;
-            let problem = Problem::tool_error(format!(
-                "the plan ends here: what {name} answers is not known before it is called"
-            ));
-            shared_.abort_script(call.run().map_or(problem.clone(), |run| run.stop_with(problem)));
-            Err(mlua::Error::runtime("the script was stopped"))
-        })?,
-    )?;
-
-    add(
-        "has_words",
-        // Where the stack ends is an error like any other: it must not pass for an answer.
-        lua.create_function(|_, table: Table| match table.metatable() {
-            Some(meta) => Ok(!meta.raw_get::<Lv>("__tostring")?.is_nil()),
-            None => Ok(false),
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "clock",
-        lua.create_function(move |_, ()| {
-            Ok(shared_.call()?.run_clock().unwrap_or_default().as_secs_f64())
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "now",
-        lua.create_function(move |_, ()| {
-            let now = shared_.call()?.current_time().duration_since(std::time::UNIX_EPOCH);
-            Ok(now.unwrap_or_default().as_secs_f64())
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "take",
-        lua.create_function(move |lua, number: usize| {
-            let ended = shared_.promises()?.take_answer(number);
-            let ended = ended.unwrap_or_else(|| Err(Problem::internal("no such promise")));
-            shared_.reply_with_result(lua, ended)
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "failure",
-        lua.create_function(move |_, number: usize| {
-            Ok(shared_.promises()?.find_failure(number).map(|problem| problem.message))
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "warn",
-        lua.create_function(move |_, text: mlua::LuaString| {
-            // Too much may have been said already; then this is not said.
-            let _ = shared_.call()?.log_message(LogLevel::Warn, &text.to_string_lossy(), None);
-            Ok(())
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "note_text_field",
-        lua.create_function(move |_, (line, name): (u32, mlua::LuaString)| {
-            shared_.result_fields().note_text_field(line, &name.to_string_lossy());
-            Ok(())
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "module_problem",
-        lua.create_function(move |lua, name: String| {
-            let call = shared_.call()?;
-            let problem = missing_module_problem(&call, &name)
-                .map(|problem| shared_.to_error_table(lua, problem));
-            problem.transpose()
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "sdk_global",
-        lua.create_function(move |_, name: Lv| {
-            let call = shared_.call()?;
-            let Some(name) = read_name(&name) else { return Ok(None) };
-            Ok(call.catalog().sdk().find_source(&name).map(|source| source.name.clone()))
-        })?,
-    )?;
-
-    let shared_ = shared.clone();
-    add(
-        "artifact",
-        lua.create_function(move |lua, mut args: MultiValue| {
-            let call = shared_.call()?;
-            let at = take_call_site(&mut args);
-            let mut next = || args.pop_front().unwrap_or(Lv::Nil);
-            let (handle, options) = (next(), next());
-            let limit = call.limits().value;
-            let asked = read_name(&handle)
-                .ok_or_else(|| Problem::bad_request("artifact takes a handle such as \"art_…\""))
-                .and_then(|handle| {
-                    let options =
-                        shared_.bridge.read_value(&options, "artifact: options", limit)?;
-                    Ok(Value::from_fields([("handle", handle.into()), ("options", options)]))
-                });
-            match asked {
-                Ok(args) => shared_.wait_for_call(
-                    lua,
-                    at.clone(),
-                    call_host_tool(call.at_call_site(at), &ARTIFACT_TOOL, args),
-                ),
-                Err(problem) => shared_.reply_with_problem(lua, problem),
-            }
-        })?,
-    )
+    table.add_function("planned", |_, host, number: usize| {
+        let (call, at) = (host.call()?, host.promises()?.call_site(number));
+        Ok(at.zip(call.run()).and_then(|(at, run)| run.planned_tool_at(&at)))
+    })?;
+    table.add_function("plan_ends", |_, host, name: String| {
+        let call = host.call()?;
+        let problem = Problem::tool_error(format!(
+            "the plan ends here: what {name} answers is not known before it is called"
+        ));
+        let problem = call.run().map_or(problem.clone(), |run| run.stop_with(problem));
+        Err::<(), _>(host.abort_script(problem))
+    })?;
+    // Where the stack ends is an error like any other: it must not pass for an answer.
+    table.add_function("has_words", |_, _, table: Table| match table.metatable() {
+        Some(meta) => Ok(!meta.raw_get::<Lv>("__tostring")?.is_nil()),
+        None => Ok(false),
+    })?;
+    table.add_function("clock", |_, host, ()| {
+        Ok(host.call()?.run_clock().unwrap_or_default().as_secs_f64())
+    })?;
+    table.add_function("now", |_, host, ()| {
+        let now = host.call()?.current_time().duration_since(std::time::UNIX_EPOCH);
+        Ok(now.unwrap_or_default().as_secs_f64())
+    })?;
+    table.add_function("take", |lua, host, number: usize| {
+        let ended = host.promises()?.take_answer(number);
+        let ended = ended.unwrap_or_else(|| Err(Problem::internal("no such promise")));
+        host.reply_with_result(lua, ended)
+    })?;
+    table.add_function("failure", |_, host, number: usize| {
+        Ok(host.promises()?.find_failure(number).map(|problem| problem.message))
+    })?;
+    table.add_function("warn", |_, host, text: mlua::LuaString| {
+        // Too much may have been said already; then this is not said.
+        let _ = host.call()?.log_message(LogLevel::Warn, &text.to_string_lossy(), None);
+        Ok(())
+    })?;
+    table.add_function("note_text_field", |_, host, (line, name): (u32, mlua::LuaString)| {
+        host.result_fields().note_text_field(line, &name.to_string_lossy());
+        Ok(())
+    })?;
+    table.add_function("module_problem", |lua, host, name: String| {
+        let problem = missing_module_problem(&host.call()?, &name);
+        problem.map(|problem| host.to_error_table(lua, problem)).transpose()
+    })?;
+    table.add_function("sdk_global", |_, host, name: Lv| {
+        let call = host.call()?;
+        let source = read_name(&name).and_then(|name| call.catalog().sdk().find_source(&name));
+        Ok(source.map(|source| source.name.clone()))
+    })?;
+    table.add_function("artifact", |lua, host, mut args: MultiValue| {
+        let limit = host.call()?.limits().value;
+        let at = take_call_site(&mut args);
+        let mut next = || args.pop_front().unwrap_or(Lv::Nil);
+        let (handle, options) = (next(), next());
+        let asked = read_name(&handle)
+            .ok_or_else(|| Problem::bad_request("artifact takes a handle such as \"art_…\""))
+            .and_then(|handle| {
+                let options = host.bridge.read_value(&options, "artifact: options", limit)?;
+                Ok(Value::from_fields([("handle", handle.into()), ("options", options)]))
+            });
+        ask_host_tool(lua, host, at, &ARTIFACT_TOOL, asked)
+    })
 }
 
-fn call_host_tool(call: Call, tool: &Arc<Tool>, args: Value) -> BoxFuture<Result<Value>> {
-    let tool = tool.clone();
-    Box::pin(async move { call.gateway().call(&call, &tool, args).await })
+/// Call a function of the host and wait for it, if its arguments can be read.
+fn ask_host_tool(
+    lua: &Lua,
+    host: &VmHost,
+    at: CallSite,
+    tool: &Arc<Tool>,
+    args: Result<Value>,
+) -> mlua::Result<HostReply> {
+    let (call, tool) = (host.call()?.at_call_site(at.clone()), tool.clone());
+    match args {
+        Ok(args) => {
+            let asked = async move { call.gateway().call(&call, &tool, args).await };
+            host.wait_for_call(lua, at, Box::pin(asked))
+        }
+        Err(problem) => host.reply_with_problem(lua, problem),
+    }
 }
 
 /// `artifact`, as the gateway has functions of the host.

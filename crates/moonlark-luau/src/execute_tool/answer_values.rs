@@ -102,26 +102,19 @@ fn store_block_bytes(block: &mut Value, number: u64, call: &Call, tool: &str) ->
 /// can be returned like the first one.
 pub(super) fn block_from_handle(handle: &str, mime: &str, size: usize) -> Value {
     let handle = handle.strip_prefix("artifact://").unwrap_or(handle);
-    let parts = [
+    let uri = format!("artifact://{handle}");
+    let [mime_type, size, handle] = [
         ("mimeType", Value::from(mime)),
         ("size", Value::Int(size as i64)),
         ("handle", Value::from(handle)),
     ];
     match mime.split('/').next() {
         Some(kind @ ("image" | "audio")) => {
-            let [mime, size, handle] = parts;
-            Value::from_fields([("type", kind.into()), mime, size, handle])
+            Value::from_fields([("type", kind.into()), mime_type, size, handle])
         }
         _ => {
-            let [mime, size, handle] = parts;
-            let uri = (
-                "uri",
-                Value::from(format!("artifact://{}", handle.1.as_str().unwrap_or_default())),
-            );
-            Value::from_fields([
-                ("type", "resource".into()),
-                ("resource", Value::from_fields([uri, mime, size, handle])),
-            ])
+            let resource = Value::from_fields([("uri", uri.into()), mime_type, size, handle]);
+            Value::from_fields([("type", "resource".into()), ("resource", resource)])
         }
     }
 }

@@ -8,14 +8,18 @@ use moonlark_gateway::run::PlannedCall;
 /// The plan that a run has made, whole.
 pub(super) fn encode_plan(run: &Run) -> Value {
     let calls = run.planned_calls().into_iter().map(|call| {
-        Value::from_fields([
-            ("tool", call.tool.into()),
-            ("arguments", call.args),
-            ("place", call.at.to_string().into()),
-            ("order", Value::Int(call.order as i64)),
-        ])
+        let order = Value::Int(call.order as i64);
+        let mut described = describe_call(call);
+        described.insert("order".to_owned(), order);
+        Value::Object(described)
     });
     Value::Array(calls.collect())
+}
+
+fn describe_call(call: PlannedCall) -> Object {
+    let place = call.at.to_string().into();
+    let fields = [("tool", call.tool.into()), ("arguments", call.args), ("place", place)];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// The calls of a plan that is on record.
@@ -39,17 +43,7 @@ pub(super) fn decode_plan(written: &Value) -> Result<Vec<PlannedCall>> {
 
 /// The same for whoever asked for it.
 pub(super) fn present_plan(run: &Run, surface: &str) -> Value {
-    let calls: Vec<Value> = run
-        .planned_calls()
-        .into_iter()
-        .map(|call| {
-            Value::from_fields([
-                ("tool", call.tool.into()),
-                ("arguments", call.args),
-                ("place", call.at.to_string().into()),
-            ])
-        })
-        .collect();
+    let calls = run.planned_calls().into_iter().map(|call| Value::Object(describe_call(call)));
     let id = run.id().to_string();
     let how = match surface {
         "cli" => format!("nothing was changed; `moonlark runs resume {id}` does just this, once"),
@@ -57,7 +51,7 @@ pub(super) fn present_plan(run: &Run, surface: &str) -> Value {
     };
     let mut plan = Object::new();
     plan.insert("plan".to_owned(), id.into());
-    plan.insert("calls".to_owned(), Value::Array(calls));
+    plan.insert("calls".to_owned(), Value::Array(calls.collect()));
     plan.insert("complete".to_owned(), Value::Bool(run.stop_problem().is_none()));
     if let Some(problem) = run.stop_problem() {
         plan.insert("ends".to_owned(), problem.message.as_str().into());

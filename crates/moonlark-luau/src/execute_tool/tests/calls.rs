@@ -4,7 +4,6 @@ use moonlark_core::value::Value;
 use moonlark_gateway::Caller;
 
 use super::world::{World, account, answer, execute, said, scripted};
-#[cfg(feature = "check")]
 use crate::LuauCheckMode;
 
 #[tokio::test]
@@ -171,7 +170,6 @@ async fn a_long_log_is_cut() {
     assert!(text.len() < 4500 && text.ends_with("more lines"), "{text}");
 }
 
-#[cfg(feature = "check")]
 #[tokio::test]
 async fn a_script_that_the_checker_refuses_calls_nothing() {
     let script = "local x = sdk.slow.count({})\nreturn sdk.calc.ad({ a = 1, b = 2 })";
