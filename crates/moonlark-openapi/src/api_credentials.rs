@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::client_credentials::{ApiTokenCache, ClientCredentials};
 use crate::document_tree::TreeNode;
-use crate::openapi_document::{DocumentNode, OpenApiDocument};
+use crate::openapi_document::OpenApiDocument;
 use crate::param_style::percent_encode;
 use crate::parameter::is_reserved_header;
 use crate::secret_origins::SecretOrigins;
@@ -45,38 +45,91 @@ pub(crate) enum PlacedCredential {
     Cookie(String),
 }
 
-/// The proofs that an operation asks for, of those we have. None if it can do
-/// without, or we have nothing that it takes.
-pub(crate) async fn credentials_for_operation(
-    document: &OpenApiDocument,
-    own: Option<DocumentNode<'_>>,
-    credentials: &ApiCredentials,
-    tokens: &ApiTokenCache,
-    home: &SecretOrigins,
-) -> Result<Vec<PlacedCredential>> {
-    let Some(names) = choose_schemes(document, own, credentials) else {
-        // Nothing is said about it: a secret that was given is for something.
-        return Ok(match &credentials.any {
-            Some(secret) => vec![fallback_credential(document, secret)],
-            None => Vec::new(),
-        });
-    };
-    let mut proofs = Vec::new();
-    for name in names {
-        proofs.push(credential_for_scheme(document, name, credentials, tokens, home).await?);
-    }
-    Ok(proofs)
+/// What an operation asks for, and what we have.
+pub(crate) struct CredentialChoice<'a> {
+    pub(crate) document: &'a OpenApiDocument,
+    /// What the operation says itself.
+    pub(crate) security: Option<TreeNode<'a>>,
+    pub(crate) credentials: &'a ApiCredentials,
 }
 
-/// Whether a request would prove who we are, if it were made.
-pub(crate) fn sends_secret(
-    document: &OpenApiDocument,
-    own: Option<DocumentNode<'_>>,
-    credentials: &ApiCredentials,
-) -> bool {
-    match choose_schemes(document, own, credentials) {
-        Some(schemes) => !schemes.is_empty(),
-        None => credentials.any.is_some(),
+impl<'a> CredentialChoice<'a> {
+    /// The proofs that the operation asks for, of those we have. None if it can do
+    /// without, or we have nothing that it takes.
+    pub(crate) async fn place_credentials(
+        &self,
+        tokens: &ApiTokenCache,
+        home: &SecretOrigins,
+    ) -> Result<Vec<PlacedCredential>> {
+        let Some(names) = self.choose_schemes() else {
+            // Nothing is said about it: a secret that was given is for something.
+            let any = self.credentials.any.as_ref();
+            return Ok(any.map(|it| fallback_credential(self.document, it)).into_iter().collect());
+        };
+        let mut proofs = Vec::new();
+        for name in names {
+            proofs.push(self.credential_for_scheme(name, tokens, home).await?);
+        }
+        Ok(proofs)
+    }
+
+    /// Whether a request would prove who we are, if it were made.
+    pub(crate) fn sends_secret(&self) -> bool {
+        match self.choose_schemes() {
+            Some(schemes) => !schemes.is_empty(),
+            None => self.credentials.any.is_some(),
+        }
+    }
+
+    /// Whether a parameter is where one of our secrets goes. Some documents list
+    /// their keys among the parameters too.
+    pub(crate) fn covers_parameter(&self, place: &str, name: &str) -> bool {
+        let names = self.choose_schemes().unwrap_or_else(|| {
+            let first = self.credentials.any.as_ref().and_then(|_| first_scheme(self.document));
+            first.into_iter().collect()
+        });
+        names.into_iter().filter_map(|it| find_scheme(self.document, it)).any(|scheme| {
+            let is = |key: &str, text: &str| scheme.get(key).and_then(Json::as_str) == Some(text);
+            is("type", "apiKey") && is("in", place) && is("name", name)
+        })
+    }
+
+    /// The schemes that will be used: the first of the requirements that we can
+    /// meet as a whole. None if the document says nothing about it.
+    fn choose_schemes(&self) -> Option<Vec<&'a str>> {
+        let wanted = self.security.or_else(|| self.document.root_node().get("security"));
+        let wanted = wanted.filter(|it| it.is_array())?;
+        let ApiCredentials { any, schemes } = self.credentials;
+        let have = |name: &str| any.is_some() || schemes.contains_key(name);
+        let met = wanted
+            .items()
+            .filter(|it| it.is_object() && !it.is_empty())
+            .find(|requirement| requirement.fields().all(|(name, _)| have(name)));
+        Some(met.into_iter().flat_map(TreeNode::fields).map(|(name, _)| name).collect())
+    }
+
+    async fn credential_for_scheme(
+        &self,
+        name: &str,
+        tokens: &ApiTokenCache,
+        home: &SecretOrigins,
+    ) -> Result<PlacedCredential> {
+        let scheme = find_scheme(self.document, name).unwrap_or_else(|| json!({}));
+        let secret = match self.credentials.schemes.get(name) {
+            Some(ApiCredential::OAuth(client)) => {
+                let documented = documented_token_url(self.document, &scheme);
+                if let (None, Some(url)) = (&client.token_url, &documented) {
+                    home.check_token_url(name, url)?;
+                }
+                let token = tokens.get_token(name, client, documented).await?;
+                return Ok(bearer_credential(&token));
+            }
+            Some(ApiCredential::Secret(secret)) => Some(secret),
+            None => self.credentials.any.as_ref(),
+        };
+        let secret =
+            secret.ok_or_else(|| Problem::internal(format!("no credential for {name}")))?;
+        Ok(place_secret(&scheme, name, secret))
     }
 }
 
@@ -86,100 +139,41 @@ pub(crate) fn collect_token_urls(
     document: &OpenApiDocument,
     credentials: &ApiCredentials,
 ) -> Vec<(String, Url)> {
-    let clients = credentials.schemes.iter().filter_map(|(name, credential)| match credential {
-        ApiCredential::OAuth(client) if client.token_url.is_none() => Some(name),
+    let documented = |(name, credential): (&String, &ApiCredential)| match credential {
+        ApiCredential::OAuth(client) if client.token_url.is_none() => {
+            let scheme = find_scheme(document, name)?;
+            Some((name.clone(), documented_token_url(document, &scheme)?))
+        }
         _ => None,
-    });
-    let url = |name: &String| {
-        let scheme = find_scheme(document, name)?;
-        let text = documented_token_url(&scheme)?.to_owned();
-        Some((
-            name.clone(),
-            crate::client_credentials::resolve_token_url(&text, document.base.as_ref())?,
-        ))
     };
-    clients.filter_map(url).collect()
+    credentials.schemes.iter().filter_map(documented).collect()
 }
 
-fn documented_token_url(scheme: &Json) -> Option<&str> {
-    scheme.get("flows")?.get("clientCredentials")?.get("tokenUrl")?.as_str()
+fn documented_token_url(document: &OpenApiDocument, scheme: &Json) -> Option<Url> {
+    let text = scheme.get("flows")?.get("clientCredentials")?.get("tokenUrl")?.as_str()?;
+    match &document.base {
+        Some(base) => base.join(text).ok(),
+        None => Url::parse(text).ok(),
+    }
 }
 
-/// The schemes that will be used: the first of the requirements that we can
-/// meet as a whole. None if the document says nothing about it.
-fn choose_schemes<'a>(
-    document: &'a OpenApiDocument,
-    own: Option<DocumentNode<'a>>,
-    credentials: &ApiCredentials,
-) -> Option<Vec<&'a str>> {
-    let wanted = own.map(|own| own.json).or_else(|| document.root_node().json.get("security"));
-    let wanted = wanted.filter(|it| it.is_array())?;
-    let have = |name: &str| credentials.any.is_some() || credentials.schemes.contains_key(name);
-    let met = wanted
-        .items()
-        .filter(|it| it.is_object() && !it.is_empty())
-        .find(|requirement| requirement.fields().all(|(name, _)| have(name)));
-    Some(met.into_iter().flat_map(TreeNode::fields).map(|(name, _)| name).collect())
-}
-
-/// Whether a parameter is where one of our secrets goes. Some documents list
-/// their keys among the parameters too.
-pub(crate) fn covers_parameter(
-    document: &OpenApiDocument,
-    own: Option<DocumentNode<'_>>,
-    credentials: &ApiCredentials,
-    place: &str,
-    name: &str,
-) -> bool {
-    let names = choose_schemes(document, own, credentials).unwrap_or_else(|| {
-        let first = credentials.any.as_ref().and_then(|_| first_scheme(document));
-        first.into_iter().collect()
-    });
-    names.into_iter().filter_map(|it| find_scheme(document, it)).any(|scheme| {
-        let is = |key: &str, text: &str| scheme.get(key).and_then(Json::as_str) == Some(text);
-        is("type", "apiKey") && is("in", place) && is("name", name)
-    })
+/// The schemes by their names, as the document has them.
+fn scheme_table(document: &OpenApiDocument) -> Option<TreeNode<'_>> {
+    let root = document.root_node();
+    if document.swagger {
+        root.get("securityDefinitions")
+    } else {
+        root.get("components")?.get("securitySchemes")
+    }
 }
 
 /// The scheme called `name`, as OpenAPI 3 puts it.
 fn find_scheme(document: &OpenApiDocument, name: &str) -> Option<Json> {
-    let root = document.root_node();
+    let definition = scheme_table(document)?.get(name)?;
     if document.swagger {
-        let definition = root.json.get("securityDefinitions")?.get(name)?;
-        return Some(swagger::convert_security_definition(&definition.to_json()));
+        return Some(swagger::convert_security_definition(definition));
     }
-    let json = root.json.get("components")?.get("securitySchemes")?.get(name)?;
-    let node = document.resolve_node(DocumentNode { json, ..root }).ok()?;
-    Some(node.json.to_json())
-}
-
-async fn credential_for_scheme(
-    document: &OpenApiDocument,
-    name: &str,
-    credentials: &ApiCredentials,
-    tokens: &ApiTokenCache,
-    home: &SecretOrigins,
-) -> Result<PlacedCredential> {
-    let scheme = find_scheme(document, name).unwrap_or_else(|| json!({}));
-    let secret = match credentials.schemes.get(name) {
-        Some(ApiCredential::OAuth(client)) => {
-            let documented = documented_token_url(&scheme);
-            let documented = documented.and_then(|it| {
-                crate::client_credentials::resolve_token_url(it, document.base.as_ref())
-            });
-            if let (None, Some(url)) = (&client.token_url, &documented) {
-                home.check_token_url(name, url)?;
-            }
-            let token = tokens.get_token(name, client, documented).await?;
-            return Ok(bearer_credential(&token));
-        }
-        Some(ApiCredential::Secret(secret)) => Some(secret),
-        None => credentials.any.as_ref(),
-    };
-    let Some(secret) = secret else {
-        return Err(Problem::internal(format!("no credential for {name}")));
-    };
-    Ok(place_secret(&scheme, name, secret))
+    document.resolve_node(definition).ok().map(TreeNode::to_json)
 }
 
 /// A secret where no operation says what it wants: by the first scheme there
@@ -192,36 +186,27 @@ fn fallback_credential(document: &OpenApiDocument, secret: &SecretText) -> Place
 }
 
 fn first_scheme(document: &OpenApiDocument) -> Option<&str> {
-    let root = document.root_node().json;
-    let schemes = if document.swagger {
-        root.get("securityDefinitions")
-    } else {
-        root.get("components").and_then(|it| it.get("securitySchemes"))
-    };
-    schemes?.fields().next().map(|(name, _)| name)
+    scheme_table(document)?.fields().next().map(|(name, _)| name)
 }
 
 fn place_secret(scheme: &Json, name: &str, secret: &SecretText) -> PlacedCredential {
     let text = |key: &str| scheme.get(key).and_then(Json::as_str).unwrap_or_default();
-    let secret_text = secret.expose_secret().to_owned();
-    let own = |key: &str| match text(key) {
-        "" => name.to_owned(),
-        text => text.to_owned(),
+    let secret_text = secret.expose_secret();
+    let own_name = match text("name") {
+        "" => name,
+        own => own,
     };
-    match text("type") {
-        "apiKey" => match text("in") {
-            "query" => PlacedCredential::Query(encode_pair(&own("name"), &secret_text)),
-            "cookie" => PlacedCredential::Cookie(encode_pair(&own("name"), &secret_text)),
-            _ => PlacedCredential::Header(own("name"), secret_text),
-        },
-        "http" => match text("scheme").to_ascii_lowercase().as_str() {
-            "basic" => basic_credential(&secret_text),
-            "bearer" | "" => bearer_credential(secret),
-            _ => PlacedCredential::Header(
-                "Authorization".to_owned(),
-                format!("{} {secret_text}", text("scheme")),
-            ),
-        },
+    match (text("type"), text("in"), text("scheme").to_ascii_lowercase().as_str()) {
+        ("apiKey", "query", _) => PlacedCredential::Query(encode_pair(own_name, secret_text)),
+        ("apiKey", "cookie", _) => PlacedCredential::Cookie(encode_pair(own_name, secret_text)),
+        ("apiKey", ..) => PlacedCredential::Header(own_name.to_owned(), secret_text.to_owned()),
+        // `user:password`, or what somebody has encoded already.
+        ("http", _, "basic") if secret_text.contains(':') => {
+            authorization_credential("Basic", &STANDARD.encode(secret_text))
+        }
+        ("http", _, "basic") => authorization_credential("Basic", secret_text),
+        ("http", _, "bearer" | "") => bearer_credential(secret),
+        ("http", ..) => authorization_credential(text("scheme"), secret_text),
         _ => bearer_credential(secret),
     }
 }
@@ -231,16 +216,11 @@ fn encode_pair(name: &str, secret: &str) -> String {
 }
 
 fn bearer_credential(secret: &SecretText) -> PlacedCredential {
-    PlacedCredential::Header(
-        "Authorization".to_owned(),
-        format!("Bearer {}", secret.expose_secret()),
-    )
+    authorization_credential("Bearer", secret.expose_secret())
 }
 
-/// `user:password`, or what somebody has encoded already.
-fn basic_credential(secret: &str) -> PlacedCredential {
-    let encoded = if secret.contains(':') { STANDARD.encode(secret) } else { secret.to_owned() };
-    PlacedCredential::Header("Authorization".to_owned(), format!("Basic {encoded}"))
+fn authorization_credential(scheme: &str, secret: &str) -> PlacedCredential {
+    PlacedCredential::Header("Authorization".to_owned(), format!("{scheme} {secret}"))
 }
 
 /// Put the proofs into a request.

@@ -77,8 +77,7 @@ fn find_message(body: &Value, depth: usize) -> Option<&str> {
     match body {
         Value::Str(text) if !text.trim().is_empty() => Some(text),
         Value::Object(fields) if depth < MAX_ERROR_DEPTH => {
-            let known = ERROR_MESSAGE_KEYS.iter().filter_map(|key| fields.get(*key));
-            known.into_iter().find_map(|it| find_message(it, depth + 1))
+            known_fields(fields, &ERROR_MESSAGE_KEYS).find_map(|it| find_message(it, depth + 1))
         }
         Value::Array(items) if depth < MAX_ERROR_DEPTH => find_message(items.first()?, depth + 1),
         _ => None,
@@ -114,7 +113,7 @@ fn find_error_list(body: &Value, depth: usize) -> Option<&Value> {
         Value::Object(fields) => fields.values().any(|it| matches!(it, Value::Array(_))),
         _ => false,
     };
-    let own = ERROR_LIST_KEYS.iter().filter_map(|key| fields.get(*key)).find(is_list);
+    let own = known_fields(fields, &ERROR_LIST_KEYS).find(is_list);
     own.or_else(|| {
         let inner = fields.get("error").filter(|_| depth < MAX_ERROR_DEPTH)?;
         find_error_list(inner, depth + 1)
@@ -125,14 +124,11 @@ fn describe_entry(item: &Value) -> Option<String> {
     match item {
         Value::Str(text) => Some(shorten_text(text.trim()).into_owned()),
         Value::Object(fields) => {
-            let complaint = ERROR_COMPLAINT_KEYS.iter().filter_map(|key| fields.get(*key));
-            let complaint = complaint.into_iter().find_map(|it| find_message(it, 0));
-            match (entry_subject(fields), complaint) {
-                (Some(subject), Some(complaint)) => Some(format_complaint(&subject, complaint)),
-                (None, Some(complaint)) => Some(shorten_text(complaint.trim()).into_owned()),
-                (Some(subject), None) => Some(shorten_text(&subject).into_owned()),
-                (None, None) => None,
-            }
+            let mut complaints = known_fields(fields, &ERROR_COMPLAINT_KEYS);
+            let complaint = complaints.find_map(|it| find_message(it, 0));
+            let said = [entry_subject(fields), complaint.map(|it| it.trim().to_owned())];
+            let said: Vec<_> = said.iter().flatten().map(|it| shorten_text(it)).collect();
+            (!said.is_empty()).then(|| said.join(": "))
         }
         _ => None,
     }
@@ -142,13 +138,15 @@ fn format_complaint(subject: &str, complaint: &str) -> String {
     format!("{}: {}", shorten_text(subject), shorten_text(complaint.trim()))
 }
 
+fn known_fields<'a>(fields: &'a Object, keys: &[&str]) -> impl Iterator<Item = &'a Value> {
+    keys.iter().filter_map(|key| fields.get(*key))
+}
+
 /// The field that an entry is about: `title`, or `body.items.0`.
 fn entry_subject(fields: &Object) -> Option<String> {
     let source = fields.get("source").and_then(Value::as_object);
-    let known = ERROR_SUBJECT_KEYS.iter().filter_map(|key| fields.get(*key));
-    let inner =
-        source.into_iter().flat_map(|it| ERROR_SUBJECT_KEYS.iter().filter_map(|key| it.get(*key)));
-    known.chain(inner).find_map(|it| match it {
+    let all = [Some(fields), source].into_iter().flatten();
+    all.flat_map(|it| known_fields(it, &ERROR_SUBJECT_KEYS)).find_map(|it| match it {
         Value::Str(text) if !text.is_empty() => Some(cut_message(text)),
         Value::Array(parts) => {
             let parts: Vec<String> = parts

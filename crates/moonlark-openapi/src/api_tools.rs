@@ -10,14 +10,14 @@ use moonlark_core::schema::Schema;
 use moonlark_core::tool::{
     CallEffects, CallScope, Source, SourceKind, Tool, ToolExposure, ToolListing,
 };
-use moonlark_core::value::{Object, shorten_text};
+use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result, SourceLocation, Value};
 use moonlark_gateway::Call;
 use moonlark_gateway::tool_body::ToolBody;
 use serde_json::Value as Json;
 use url::Url;
 
-use crate::api_credentials::{self, ApiCredentials};
+use crate::api_credentials::{self, ApiCredentials, CredentialChoice};
 use crate::api_exchange::{API_HTTP_CLIENT, ApiExchange};
 use crate::api_rate_limiter::{ApiRateLimiter, CallRate};
 use crate::client_credentials::ApiTokenCache;
@@ -38,7 +38,7 @@ use moonlark_core::tool_config::{SourceKey, ToolConfig};
 const MAX_FLAWS_OF_ONE_KIND: usize = 20;
 
 /// What the operator decides about one API.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct ApiSettings {
     pub name: String,
     /// How messages call its document.
@@ -75,21 +75,8 @@ impl ApiSettings {
         Self {
             name: name.to_owned(),
             file: name.to_owned(),
-            base_url: None,
-            credentials: ApiCredentials::default(),
-            headers: Vec::new(),
-            auth_hosts: Vec::new(),
-            memory: None,
-            frozen: BTreeMap::new(),
-            secret_frozen: BTreeSet::new(),
-            tools: BTreeMap::new(),
-            include: Vec::new(),
-            exclude: Vec::new(),
-            rate: None,
-            concurrency: None,
             expose: ToolExposure::Code,
-            prefix: None,
-            scope: Arc::default(),
+            ..Self::default()
         }
     }
 }
@@ -97,17 +84,12 @@ impl ApiSettings {
 struct ApiState {
     settings: ApiSettings,
     document: Arc<OpenApiDocument>,
-    operations: Vec<(ApiOperation, OnceLock<Box<PreparedOperation>>)>,
+    /// Each with what its calls need, kept from the first one on.
+    operations: Vec<(ApiOperation, OnceLock<Box<OperationPlan>>)>,
     headers: HeaderMap,
     pace: ApiRateLimiter,
     tokens: ApiTokenCache,
     home: SecretOrigins,
-}
-
-/// What a call needs, kept from the first one on.
-struct PreparedOperation {
-    plan: OperationPlan,
-    given: BodyArguments,
 }
 
 /// The tools of an API, and what of its document cannot be used. Reads and writes
@@ -161,13 +143,10 @@ pub fn build_api_tools(
     let tools = said.into_iter().enumerate();
     let tools: Vec<Tool> =
         tools.map(|(index, said)| build_operation_tool(&shared, index, said, &source)).collect();
-    let own_name = |tool: &Tool| {
-        let own = tool.name.strip_prefix(&*shared.settings.name)?.strip_prefix('.')?;
-        Some(own.to_owned())
-    };
-    let names: Vec<String> = tools.iter().filter_map(own_name).collect();
-    let key = source_key(&shared.settings);
-    let mut collisions = key.name_collision_problems(names.iter().map(String::as_str));
+    let own_names = tools
+        .iter()
+        .filter_map(|tool| tool.name.strip_prefix(&*shared.settings.name)?.strip_prefix('.'));
+    let mut collisions = source_key(&shared.settings).name_collision_problems(own_names);
     collisions.truncate(MAX_FLAWS_OF_ONE_KIND);
     problems.extend(collisions);
     Ok((tools, problems))
@@ -179,18 +158,17 @@ fn source_key(settings: &ApiSettings) -> SourceKey<'_> {
 
 /// Patterns of the configuration that are about no operation.
 fn unused_rule_problems(settings: &ApiSettings, operations: &[ApiOperation]) -> Vec<Problem> {
-    let key = source_key(settings);
     let tags: BTreeSet<String> =
         operations.iter().flat_map(|it| &it.tags).map(|tag| format!("tag:{tag}")).collect();
-    let ids = || operations.iter().map(|it| it.id.as_str());
+    let ids = operations.iter().map(|it| it.id.as_str());
+    let known = ids.chain(tags.iter().map(String::as_str)).chain(HTTP_METHOD_NAMES);
     let mut problems = Vec::new();
     for (word, rules) in [("include", &settings.include), ("exclude", &settings.exclude)] {
-        for rule in
-            rules.iter().filter(|rule| !operations.iter().any(|it| rule.matches_operation(it)))
-        {
-            let known = ids().chain(tags.iter().map(String::as_str)).chain(HTTP_METHOD_NAMES);
-            problems.push(key.unmatched_pattern_problem(word, &rule.to_string(), known));
-        }
+        let is_unused =
+            |rule: &&OperationRule| !operations.iter().any(|it| rule.matches_operation(it));
+        problems.extend(rules.iter().filter(is_unused).map(|rule| {
+            source_key(settings).unmatched_pattern_problem(word, &rule.to_string(), known.clone())
+        }));
     }
     problems
 }
@@ -213,8 +191,8 @@ fn build_secret_origins(
     let own = |servers: Option<Json>| document_base_url(document, servers);
     let said = own(None).or_else(|| {
         // A document that only says it operation by operation.
-        let servers = operations.iter().filter(|it| it.has_servers);
-        servers.filter_map(|it| own(it.read_plan(document).servers)).next()
+        let mut servers = operations.iter().filter(|it| it.has_servers);
+        servers.find_map(|it| own(it.read_plan(document).servers))
     });
     let tokens = api_credentials::collect_token_urls(document, &settings.credentials);
     let tokens = tokens.into_iter().map(|(scheme, url)| (scheme, origin(url))).collect();
@@ -229,7 +207,7 @@ fn build_secret_origins(
 /// The address that paths begin at where these servers are named, or those of the
 /// whole document.
 fn document_base_url(document: &OpenApiDocument, own: Option<Json>) -> Option<Url> {
-    let root = document.root_node().json;
+    let root = document.root_node();
     let servers = match (document.swagger, own) {
         (true, _) => Some(swagger::servers_from_host(root)),
         (false, Some(own)) => Some(own),
@@ -321,7 +299,7 @@ fn build_operation_tool(
     tool.expose = *expose;
     tool.tags = tags.iter().map(|tag| clean_text(tag, MAX_TAG_BYTES).into_owned()).collect();
     let node = operation.find_node(&shared.document);
-    let summary = node.map_or("", |node| node.json.field_text("summary").trim());
+    let summary = node.map_or("", |node| node.field_text("summary").trim());
     tool.summary = (!summary.is_empty()).then(|| summary.to_owned());
     tool.output = {
         let known = shared.clone();
@@ -334,13 +312,12 @@ fn build_operation_tool(
 
 impl ApiState {
     fn input_schema(&self, index: usize) -> serde_json::Map<String, Json> {
-        let PreparedOperation { plan, given } = self.prepare_operation(index);
-        let operation = &self.operations[index].0;
+        let (plan, operation) = (self.prepare_operation(index), &self.operations[index].0);
         let is_frozen = |name: &str| {
             self.settings.frozen.contains_key(name)
                 || self.configs(operation).any(|it| it.arguments.contains_key(name))
         };
-        operation_input::build_input_schema(&self.document, &plan, &given, &is_frozen)
+        operation_input::build_input_schema(&self.document, &plan, &is_frozen)
     }
 
     fn output_schema(&self, index: usize) -> serde_json::Map<String, Json> {
@@ -349,22 +326,23 @@ impl ApiState {
             .unwrap_or_default()
     }
 
-    fn prepare_operation(&self, index: usize) -> PreparedOperation {
+    fn prepare_operation(&self, index: usize) -> OperationPlan {
         let mut plan = self.operations[index].0.read_plan(&self.document);
-        let own = plan.security.as_ref().map(|it| it.to_node(&self.document));
-        let credentials = &self.settings.credentials;
+        let mut params = std::mem::take(&mut plan.params);
         // What we add ourselves is nobody's to give.
-        plan.params.retain(|it| {
-            !api_credentials::covers_parameter(
-                &self.document,
-                own,
-                credentials,
-                it.place.location_name(),
-                &it.name,
-            )
-        });
-        let given = operation_input::choose_body_arguments(&self.document, &plan);
-        PreparedOperation { plan, given }
+        let choice = self.credential_choice(&plan);
+        params.retain(|it| !choice.covers_parameter(it.place.location_name(), &it.name));
+        plan.params = params;
+        plan.body_arguments = operation_input::choose_body_arguments(&self.document, &plan);
+        plan
+    }
+
+    fn credential_choice<'a>(&'a self, plan: &'a OperationPlan) -> CredentialChoice<'a> {
+        CredentialChoice {
+            document: &self.document,
+            security: plan.security.as_ref().map(|it| it.to_node(&self.document)),
+            credentials: &self.settings.credentials,
+        }
     }
 
     async fn call_operation(
@@ -374,21 +352,20 @@ impl ApiState {
         args: Value,
         raw: bool,
     ) -> Result<ToolAnswer> {
-        let (operation, needed) = &self.operations[index];
-        let PreparedOperation { plan, given } =
-            &**needed.get_or_init(|| Box::new(self.prepare_operation(index)));
+        let (operation, plan) = &self.operations[index];
+        let plan = &**plan.get_or_init(|| Box::new(self.prepare_operation(index)));
         let name = &self.settings.name;
         let Value::Object(args) = args else {
             return Err(Problem::bad_request("the arguments must be a table"));
         };
         let base = self.base_url(plan)?;
-        let security = plan.security.as_ref().map(|it| it.to_node(&self.document));
-        if self.sends_secret(operation, plan, given) {
+        if self.sends_secret(operation, plan) {
             self.home.check_url(&base)?;
         }
-        let filled = self.with_frozen_arguments(operation, plan, given, args.clone());
-        let mut request =
-            request_builder::build_request(&base, &operation.path, plan, given, filled)?;
+        let mut filled = args.clone();
+        let frozen = self.frozen_arguments(operation, plan);
+        filled.extend(frozen.map(|(name, value)| (name.clone(), value.clone())));
+        let mut request = request_builder::build_request(&base, &operation.path, plan, filled)?;
         self.mark_secret_headers(plan, &mut request.headers);
         let shown = url_without_query(&request.url);
         let before = request.url.clone();
@@ -396,15 +373,8 @@ impl ApiState {
             "application/json, application/*+json;q=0.9, */*;q=0.5",
         ));
         request.headers.extend(self.headers.clone());
-        let (credentials, tokens) = (&self.settings.credentials, &self.tokens);
-        let proofs = api_credentials::credentials_for_operation(
-            &self.document,
-            security,
-            credentials,
-            tokens,
-            &self.home,
-        )
-        .await?;
+        let choice = self.credential_choice(plan);
+        let proofs = choice.place_credentials(&self.tokens, &self.home).await?;
         api_credentials::apply_credentials(&proofs, &mut request.url, &mut request.headers)?;
         let exchange = ApiExchange {
             api: name,
@@ -485,44 +455,22 @@ impl ApiState {
         &'a self,
         operation: &ApiOperation,
         plan: &'a OperationPlan,
-        given: &'a BodyArguments,
     ) -> impl Iterator<Item = (&'a String, &'a Value)> {
-        let takes = move |name: &str| {
-            let fields =
-                matches!(given, BodyArguments::Fields(names) if names.iter().any(|it| it == name));
-            let whole = name == "body" && plan.body.is_some();
-            fields || whole || plan.params.iter().any(|param| param.arg == name)
+        let takes = |name: &String| {
+            matches!(&plan.body_arguments, BodyArguments::Fields(names) if names.contains(name))
+                || (name == "body" && plan.body.is_some())
+                || plan.params.iter().any(|param| param.arg == *name)
         };
         let own = self.configs(operation).flat_map(|it| &it.arguments);
         self.settings.frozen.iter().chain(own).filter(move |(name, _)| takes(name))
     }
 
-    /// The arguments with those that are always the same.
-    fn with_frozen_arguments(
-        &self,
-        operation: &ApiOperation,
-        plan: &OperationPlan,
-        given: &BodyArguments,
-        mut args: Object,
-    ) -> Object {
-        for (name, value) in self.frozen_arguments(operation, plan, given) {
-            args.insert(name.clone(), value.clone());
-        }
-        args
-    }
-
     /// Whether a call takes along what only the API may see.
-    fn sends_secret(
-        &self,
-        operation: &ApiOperation,
-        plan: &OperationPlan,
-        given: &BodyArguments,
-    ) -> bool {
-        let security = plan.security.as_ref().map(|it| it.to_node(&self.document));
+    fn sends_secret(&self, operation: &ApiOperation, plan: &OperationPlan) -> bool {
         let secret = &self.settings.secret_frozen;
         !self.headers.is_empty()
-            || api_credentials::sends_secret(&self.document, security, &self.settings.credentials)
-            || self.frozen_arguments(operation, plan, given).any(|(name, _)| secret.contains(name))
+            || self.credential_choice(plan).sends_secret()
+            || self.frozen_arguments(operation, plan).any(|(name, _)| secret.contains(name))
     }
 
     /// Addresses in the document that cannot be used, or are not sent our secrets.
@@ -535,11 +483,11 @@ impl ApiState {
             if !operation.has_servers && looked_at_common {
                 continue;
             }
-            let PreparedOperation { plan, given } = self.prepare_operation(index);
+            let plan = self.prepare_operation(index);
             let flaw = match self.base_url(&plan) {
                 Ok(base) if self.home.covers_url(&base) => None,
                 // One that sends nothing says nothing about the others.
-                Ok(_) if !self.sends_secret(operation, &plan, &given) => continue,
+                Ok(_) if !self.sends_secret(operation, &plan) => continue,
                 Ok(base) => self.home.check_url(&base).err(),
                 Err(problem) => Some(problem),
             };

@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use moonlark_core::secret::Secrets;
 use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result};
@@ -31,11 +29,6 @@ pub struct ClientCredentials {
     /// Where tokens are given out, if the document does not say, or not rightly.
     pub token_url: Option<Url>,
     pub scopes: Vec<String>,
-}
-
-/// The address of a document's `tokenUrl`.
-pub(crate) fn resolve_token_url(text: &str, base: Option<&Url>) -> Option<Url> {
-    base.map_or_else(|| Url::parse(text), |base| base.join(text)).ok()
 }
 
 pub(crate) struct ApiTokenCache {
@@ -95,15 +88,11 @@ impl ApiTokenCache {
         };
         let encode =
             |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-        let login = format!(
-            "{}:{}",
-            encode(&client.client_id),
-            encode(client.client_secret.expose_secret())
-        );
+        let secret = encode(client.client_secret.expose_secret());
         let asked = self
             .client
             .post(url.clone())
-            .header("Authorization", format!("Basic {}", STANDARD.encode(login)))
+            .basic_auth(encode(&client.client_id), Some(secret))
             .header("Content-Type", "application/x-www-form-urlencoded")
             .header("Accept", "application/json")
             .timeout(TOKEN_REQUEST_TIMEOUT)

@@ -15,6 +15,8 @@ const MIN_SORTED_FIELDS: usize = 24;
 
 #[derive(Debug, Default)]
 pub struct DocumentTree {
+    /// The file that it is of, for the `$ref`s in it; empty for the document itself.
+    pub(crate) address: String,
     words: TextTable,
     fields: Vec<(TextId, TreeValue)>,
     items: Vec<TreeValue>,
@@ -124,6 +126,19 @@ impl<'a> TreeNode<'a> {
     /// Whether the field is `true`.
     pub fn is_field_true(self, name: &str) -> bool {
         self.get(name).is_some_and(|it| it.value == TreeValue::Bool(true))
+    }
+
+    /// The items of the list in a field, if there is one.
+    pub(crate) fn list_items(self, name: &str) -> impl Iterator<Item = TreeNode<'a>> + use<'a> {
+        self.get(name).into_iter().flat_map(TreeNode::items)
+    }
+
+    /// The fields of the object in a field, if there is one.
+    pub(crate) fn object_fields(
+        self,
+        name: &str,
+    ) -> impl Iterator<Item = (&'a str, TreeNode<'a>)> + use<'a> {
+        self.get(name).into_iter().flat_map(TreeNode::fields)
     }
 
     /// The field as text; empty if there is none.

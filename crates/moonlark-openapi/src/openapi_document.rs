@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result};
+use percent_encoding::percent_decode_str;
 use url::Url;
 
 use crate::document_tree::{DocumentTree, TreeNode, TreeValue};
@@ -26,18 +27,10 @@ pub struct OpenApiDocument {
     pub(crate) swagger: bool,
 }
 
-/// A node, and the file it is in: its `$ref`s mean that file.
-#[derive(Clone, Copy)]
-pub(crate) struct DocumentNode<'a> {
-    pub(crate) json: TreeNode<'a>,
-    /// Empty for the document itself.
-    pub(crate) file: &'a str,
-}
-
 impl OpenApiDocument {
     pub fn new(
         root: DocumentTree,
-        files: HashMap<String, DocumentTree>,
+        mut files: HashMap<String, DocumentTree>,
         base: Option<Url>,
     ) -> Result<OpenApiDocument> {
         let version = |key: &str| {
@@ -56,50 +49,42 @@ impl OpenApiDocument {
                     .with_hint("it needs a field openapi or swagger with the version"));
             }
         };
+        for (address, tree) in &mut files {
+            tree.address.clone_from(address);
+        }
         Ok(OpenApiDocument { root, files, base, swagger })
     }
 
-    pub(crate) fn root_node(&self) -> DocumentNode<'_> {
-        DocumentNode { json: self.root.root_node(), file: "" }
+    pub(crate) fn root_node(&self) -> TreeNode<'_> {
+        self.root.root_node()
     }
 
-    /// A value of `file`, which is known to be in it.
-    pub(crate) fn node_in_file<'a>(&'a self, file: &'a str, value: TreeValue) -> DocumentNode<'a> {
-        let tree = self.files.get(file).unwrap_or(&self.root);
-        DocumentNode { json: TreeNode { tree, value }, file }
+    /// A value of the file at `address`, which is known to be in it.
+    pub(crate) fn node_in_file(&self, address: &str, value: TreeValue) -> TreeNode<'_> {
+        TreeNode { tree: self.files.get(address).unwrap_or(&self.root), value }
     }
 
     /// The node that a `$ref` in `file` means.
-    fn find_reference<'a>(&'a self, file: &'a str, reference: &str) -> Option<DocumentNode<'a>> {
+    fn find_reference(&self, file: &str, reference: &str) -> Option<TreeNode<'_>> {
         let (address, pointer) = reference.split_once('#').unwrap_or((reference, ""));
-        let (tree, file) = match address {
-            "" if file.is_empty() => (&self.root, ""),
-            "" => self.files.get_key_value(file).map(|(file, tree)| (tree, file.as_str()))?,
-            address => {
-                let full = join_address(file, address);
-                let found = self.files.get_key_value(&full);
-                found.map(|(file, tree)| (tree, file.as_str()))?
-            }
+        let tree = match (address, file) {
+            ("", "") => &self.root,
+            ("", file) => self.files.get(file)?,
+            (address, file) => self.files.get(&join_address(file, address))?,
         };
-        let decoded = percent_decode(pointer);
         let root = tree.root_node();
-        Some(DocumentNode {
-            json: root.resolve_pointer(&decoded).or_else(|| root.resolve_pointer(pointer))?,
-            file,
-        })
+        let decoded = percent_decode_str(pointer).decode_utf8_lossy();
+        root.resolve_pointer(&decoded).or_else(|| root.resolve_pointer(pointer))
     }
 
     /// Follow `$ref`s until there is something else.
-    pub(crate) fn resolve_node<'a>(
-        &'a self,
-        node: DocumentNode<'a>,
-    ) -> Result<DocumentNode<'a>, String> {
+    pub(crate) fn resolve_node<'a>(&'a self, node: TreeNode<'a>) -> Result<TreeNode<'a>, String> {
         let mut node = node;
         for _ in 0..MAX_REF_STEPS {
-            let Some(reference) = reference_of(node.json) else { return Ok(node) };
+            let Some(reference) = reference_of(node) else { return Ok(node) };
             node = self
-                .find_reference(node.file, reference)
-                .ok_or_else(|| missing_reference_message(reference))?;
+                .find_reference(&node.tree.address, reference)
+                .ok_or_else(|| format!("there is nothing at {}", shorten_text(reference)))?;
         }
         Err("a $ref leads back to itself".to_owned())
     }
@@ -107,11 +92,11 @@ impl OpenApiDocument {
     /// The node under `key`, resolved; none if there is none.
     pub(crate) fn get_resolved<'a>(
         &'a self,
-        node: DocumentNode<'a>,
+        node: TreeNode<'a>,
         key: &str,
-    ) -> Result<Option<DocumentNode<'a>>, String> {
-        match node.json.get(key) {
-            Some(json) => self.resolve_node(DocumentNode { json, ..node }).map(Some),
+    ) -> Result<Option<TreeNode<'a>>, String> {
+        match node.get(key) {
+            Some(json) => self.resolve_node(json).map(Some),
             None => Ok(None),
         }
     }
@@ -119,19 +104,15 @@ impl OpenApiDocument {
     /// The one step that a `$ref` is.
     pub(crate) fn follow_reference<'a>(
         &'a self,
-        node: DocumentNode<'a>,
-    ) -> Option<(&'a str, DocumentNode<'a>)> {
-        let reference = reference_of(node.json)?;
-        Some((reference, self.find_reference(node.file, reference)?))
+        node: TreeNode<'a>,
+    ) -> Option<(&'a str, TreeNode<'a>)> {
+        let reference = reference_of(node)?;
+        Some((reference, self.find_reference(&node.tree.address, reference)?))
     }
 }
 
 pub(crate) fn reference_of(json: TreeNode<'_>) -> Option<&str> {
     json.get("$ref")?.as_str()
-}
-
-pub(crate) fn missing_reference_message(reference: &str) -> String {
-    format!("there is nothing at {}", shorten_text(reference))
 }
 
 /// The tree of a text that is JSON or YAML.
@@ -200,28 +181,6 @@ pub(super) fn join_address(file: &str, address: &str) -> String {
     parts.join("/")
 }
 
-fn percent_decode(pointer: &str) -> String {
-    if !pointer.contains('%') {
-        return pointer.to_owned();
-    }
-    let mut bytes = Vec::with_capacity(pointer.len());
-    let mut rest = pointer.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let hex = tail.get(..2).and_then(|it| std::str::from_utf8(it).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -245,7 +204,7 @@ mod tests {
         let document = OpenApiDocument::new(DocumentTree::from_json(&root), files, None).unwrap();
         let at = |key: &str| {
             let found = document.get_resolved(document.root_node(), key);
-            found.map(|node| node.map(|node| node.json.to_json()))
+            found.map(|node| node.map(|node| node.to_json()))
         };
         assert_eq!(at("a"), Ok(Some(json!(7))));
         assert_eq!(at("none"), Ok(None));

@@ -7,14 +7,11 @@ use moonlark_core::tool::CallEffects;
 use serde_json::Value as Json;
 
 use crate::document_tree::TreeNode;
-use crate::openapi_document::{DocumentNode, OpenApiDocument};
+use crate::openapi_document::OpenApiDocument;
 use crate::operation_input::{self, BodyArguments};
+use crate::operation_rules::HTTP_METHOD_NAMES;
 use crate::parameter::{self, DocumentPart, OperationParam, ParamLocation};
 use crate::{request_body, swagger};
-
-/// What stands under a path beside methods.
-const HTTP_METHOD_KEYS: [&str; 9] =
-    ["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 
 /// An operation as it is found when a document is read. There may be thousands
 /// of which a few are called: what a call needs is read again for it.
@@ -40,6 +37,8 @@ pub(crate) struct ApiOperation {
 pub(crate) struct OperationPlan {
     pub(crate) params: Vec<OperationParam>,
     pub(crate) body: Option<request_body::BodyPlan>,
+    /// How callers give it; chosen when the parameters are known that they may give.
+    pub(crate) body_arguments: BodyArguments,
     /// The servers it names itself.
     pub(crate) servers: Option<Json>,
     pub(crate) security: Option<DocumentPart>,
@@ -58,29 +57,27 @@ pub(crate) fn list_operations(
 ) -> (Vec<ApiOperation>, Vec<SkippedOperation>) {
     let (mut found, mut skipped) = (Vec::new(), Vec::new());
     let root = document.root_node();
-    let paths = root.json.get("paths");
-    for (path, item) in paths.into_iter().flat_map(TreeNode::fields) {
+    for (path, item) in root.object_fields("paths") {
         // Fields of the specification's own, and of vendors.
         if !path.starts_with('/') {
             continue;
         }
-        let item = match document.resolve_node(DocumentNode { json: item, ..root }) {
+        let item = match document.resolve_node(item) {
             Ok(item) => item,
             Err(why) => {
                 skipped.push(SkippedOperation { operation: path.to_owned(), why });
                 continue;
             }
         };
-        let own = item.json.fields().filter_map(|(key, json)| {
-            let method = HTTP_METHOD_KEYS.iter().find(|method| key.eq_ignore_ascii_case(method))?;
-            Some(((*method).to_owned(), key, json))
+        let own = item.fields().filter_map(|(key, json)| {
+            let method =
+                HTTP_METHOD_NAMES.iter().find(|method| key.eq_ignore_ascii_case(method))?;
+            Some((*method, key, json))
         });
-        let additional = item.json.get("additionalOperations");
-        let additional = additional.into_iter().flat_map(TreeNode::fields);
-        let more = additional.map(|(method, json)| (method.to_owned(), method, json));
+        let additional = item.object_fields("additionalOperations");
+        let more = additional.map(|(method, json)| (method, method, json));
         for (method, key, json) in own.chain(more) {
-            let node = DocumentNode { json, ..item };
-            match read_operation(document, path, &method, key, item, node) {
+            match read_operation(document, path, method, key, item, json) {
                 Ok(operation) => found.push(operation),
                 Err(why) => {
                     let operation = format!("{} {path}", method.to_uppercase());
@@ -97,13 +94,13 @@ fn read_operation(
     path: &str,
     method: &str,
     key: &str,
-    item: DocumentNode<'_>,
-    node: DocumentNode<'_>,
+    item: TreeNode<'_>,
+    node: TreeNode<'_>,
 ) -> Result<ApiOperation, String> {
-    if !node.json.is_object() {
+    if !node.is_object() {
         return Err("it is no object".to_owned());
     }
-    let text = |key: &str| node.json.field_text(key).trim();
+    let text = |key: &str| node.field_text(key).trim();
     let token = Method::from_bytes(method.to_uppercase().as_bytes())
         .map_err(|_| "its method is no word".to_owned())?;
     // Whether it can be called.
@@ -120,19 +117,19 @@ fn read_operation(
         path: path.to_owned(),
         key: key.to_owned(),
         description: with_body_description(
-            describe_operation(text("summary"), text("description"), node.json),
+            describe_operation(text("summary"), text("description"), node),
             document,
             &plan,
         ),
-        tags: string_items(node.json.get("tags")),
+        tags: node.list_items("tags").filter_map(TreeNode::as_str).map(str::to_owned).collect(),
     })
 }
 
 fn build_plan(
     document: &OpenApiDocument,
     path: &str,
-    item: DocumentNode<'_>,
-    node: DocumentNode<'_>,
+    item: TreeNode<'_>,
+    node: TreeNode<'_>,
 ) -> Result<OperationPlan, String> {
     let listed = parameter::list_parameters(document, item, node)?;
     let (mut params, body) = if document.swagger {
@@ -144,14 +141,13 @@ fn build_plan(
     };
     parameter::complete_path_params(path, &mut params);
     parameter::make_argument_names_unique(&mut params);
+    let mut servers = [node, item].into_iter().filter_map(|it| it.get("servers"));
     Ok(OperationPlan {
         params,
         body,
-        servers: own_or_path_item_list(node, item, "servers"),
-        security: node
-            .json
-            .get("security")
-            .map(|json| DocumentPart::from_node(DocumentNode { json, ..node })),
+        body_arguments: BodyArguments::Whole,
+        servers: servers.find(|it| it.is_array() && !it.is_empty()).map(TreeNode::to_json),
+        security: node.get("security").map(DocumentPart::from_node),
     })
 }
 
@@ -182,7 +178,7 @@ impl ApiOperation {
     }
 
     /// Where it is in its document.
-    pub(crate) fn find_node<'a>(&self, document: &'a OpenApiDocument) -> Option<DocumentNode<'a>> {
+    pub(crate) fn find_node<'a>(&self, document: &'a OpenApiDocument) -> Option<TreeNode<'a>> {
         self.find_path_item_and_node(document).map(|(_, node)| node)
     }
 
@@ -190,13 +186,12 @@ impl ApiOperation {
     fn find_path_item_and_node<'a>(
         &self,
         document: &'a OpenApiDocument,
-    ) -> Option<(DocumentNode<'a>, DocumentNode<'a>)> {
+    ) -> Option<(TreeNode<'a>, TreeNode<'a>)> {
         let root = document.root_node();
-        let item = root.json.get("paths")?.get(&self.path)?;
-        let item = document.resolve_node(DocumentNode { json: item, ..root }).ok()?;
-        let own = item.json.get(&self.key);
-        let more = || item.json.get("additionalOperations")?.get(&self.key);
-        Some((item, DocumentNode { json: own.or_else(more)?, ..item }))
+        let item = root.get("paths")?.get(&self.path)?;
+        let item = document.resolve_node(item).ok()?;
+        let more = || item.get("additionalOperations")?.get(&self.key);
+        Some((item, item.get(&self.key).or_else(more)?))
     }
 }
 
@@ -204,16 +199,6 @@ impl OperationPlan {
     pub(crate) fn params_in(&self, place: ParamLocation) -> impl Iterator<Item = &OperationParam> {
         self.params.iter().filter(move |param| param.place == place)
     }
-}
-
-fn own_or_path_item_list(
-    node: DocumentNode<'_>,
-    item: DocumentNode<'_>,
-    key: &str,
-) -> Option<Json> {
-    let listed = [node, item].into_iter().filter_map(|it| it.json.get(key));
-    let mut listed = listed.filter(|it| it.is_array() && !it.is_empty());
-    listed.next().map(TreeNode::to_json)
 }
 
 /// `GET /pets/{id}/toys` as `get_pets_id_toys`.
@@ -258,9 +243,4 @@ fn with_body_description(
         return description;
     }
     format!("{description}\n\nBody: {body}").trim_start().to_owned()
-}
-
-fn string_items(list: Option<TreeNode<'_>>) -> Vec<String> {
-    let items = list.into_iter().flat_map(TreeNode::items);
-    items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
 }

@@ -8,7 +8,7 @@ use moonlark_core::value::Object;
 use serde_json::{Map, Value as Json, json};
 
 use crate::document_tree::TreeNode;
-use crate::openapi_document::{DocumentNode, OpenApiDocument, reference_of};
+use crate::openapi_document::{OpenApiDocument, reference_of};
 use crate::operation::OperationPlan;
 use crate::schema_converter::{
     OpenApiSchemaConverter, OpenApiSchemaDirection, has_sibling_keywords, is_marked,
@@ -19,11 +19,12 @@ use moonlark_core::foreign_text::clean_json_text;
 const MAX_BODY_FIELDS: usize = 400;
 
 /// How the body is given.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum BodyArguments {
     /// By these names among the arguments.
     Fields(Vec<String>),
     /// As `body`.
+    #[default]
     Whole,
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn choose_body_arguments(
 
 struct BodyField<'a> {
     name: &'a str,
-    node: DocumentNode<'a>,
+    node: TreeNode<'a>,
     required: bool,
 }
 
@@ -59,21 +60,20 @@ struct BodyField<'a> {
 /// none if there could be others.
 fn collect_body_fields<'a>(
     document: &'a OpenApiDocument,
-    node: DocumentNode<'a>,
+    node: TreeNode<'a>,
     depth: usize,
     found: &mut Vec<BodyField<'a>>,
     must: &mut Vec<&'a str>,
 ) -> Option<()> {
-    let mut node = node;
-    if reference_of(node.json).is_some() {
+    let mut fields = node;
+    if reference_of(node).is_some() {
         let target = document.resolve_node(node).ok()?;
-        if has_sibling_keywords(node.json) {
+        if has_sibling_keywords(node) {
             collect_body_fields(document, target, depth + 1, found, must)?
         } else {
-            node = target
+            fields = target
         }
     }
-    let fields = node.json;
     let open = match fields.get("additionalProperties") {
         None => false,
         Some(it) if it.is_object() => !it.is_empty() || !fields.has_field("properties"),
@@ -84,15 +84,13 @@ fn collect_body_fields<'a>(
     if open || choice || !object || depth > 16 || fields.is_field_true("nullable") {
         return None;
     }
-    let required = || fields.get("required").into_iter().flat_map(TreeNode::items);
-    let is_required = |name: &str| required().any(|it| it == name);
-    must.extend(required().filter_map(TreeNode::as_str));
-    for json in fields.get("allOf").into_iter().flat_map(TreeNode::items) {
-        collect_body_fields(document, DocumentNode { json, ..node }, depth + 1, found, must)?;
+    let is_required = |name: &str| fields.list_items("required").any(|it| it == name);
+    must.extend(fields.list_items("required").filter_map(TreeNode::as_str));
+    for part in fields.list_items("allOf") {
+        collect_body_fields(document, part, depth + 1, found, must)?;
     }
-    for (name, json) in fields.get("properties").into_iter().flat_map(TreeNode::fields) {
-        let field =
-            BodyField { name, node: DocumentNode { json, ..node }, required: is_required(name) };
+    for (name, node) in fields.object_fields("properties") {
+        let field = BodyField { name, node, required: is_required(name) };
         match found.iter_mut().find(|it| it.name == name) {
             Some(known) => *known = field,
             None => found.push(field),
@@ -109,12 +107,10 @@ fn collect_body_fields<'a>(
 pub(crate) fn build_input_schema(
     document: &OpenApiDocument,
     plan: &OperationPlan,
-    given: &BodyArguments,
     is_frozen: &dyn Fn(&str) -> bool,
 ) -> Map<String, Json> {
     let mut converter = OpenApiSchemaConverter::new(document, OpenApiSchemaDirection::In);
-    let (mut properties, mut required) = (Map::new(), Vec::new());
-    let mut together = Vec::new();
+    let (mut properties, mut required, mut dependent) = (Map::new(), Vec::new(), Map::new());
     for param in plan.params.iter().filter(|param| !is_frozen(&param.arg)) {
         let schema = converter.convert_schema(param.schema.to_node(document));
         properties.insert(param.arg.clone(), with_description(schema, &param.description));
@@ -122,89 +118,64 @@ pub(crate) fn build_input_schema(
             required.push(json!(param.arg));
         }
     }
-    if let Some(body) = &plan.body {
-        let mut fields = Vec::new();
-        collect_body_fields(
-            document,
-            body.schema.to_node(document),
-            0,
-            &mut fields,
-            &mut Vec::new(),
-        );
-        match given {
-            BodyArguments::Fields(names) => {
-                let named = |it: &&BodyField<'_>| names.iter().any(|name| name == it.name);
-                for field in fields.iter().filter(named).filter(|it| !is_frozen(it.name)) {
-                    let mut schema = converter.convert_schema(field.node);
-                    if body.files.iter().any(|it| it == field.name) {
-                        let many = document
-                            .resolve_node(field.node)
-                            .is_ok_and(|it| it.json.has_field("items"));
-                        schema = file_schema(many, schema);
-                    }
-                    properties.insert(field.name.to_owned(), schema);
-                    match (field.required, body.required) {
-                        (true, true) => required.push(json!(field.name)),
-                        (true, false) => together.push(json!(field.name)),
-                        (false, _) => {}
-                    }
+    match (&plan.body, &plan.body_arguments) {
+        (Some(body), BodyArguments::Fields(names)) => {
+            let (mut fields, mut together) = (Vec::new(), Vec::new());
+            let whole = body.schema.to_node(document);
+            collect_body_fields(document, whole, 0, &mut fields, &mut Vec::new());
+            fields.retain(|it| names.iter().any(|name| name == it.name) && !is_frozen(it.name));
+            for field in fields {
+                let mut schema = converter.convert_schema(field.node);
+                if body.files.iter().any(|it| it == field.name) {
+                    let resolved = document.resolve_node(field.node);
+                    let many = resolved.is_ok_and(|it| it.has_field("items"));
+                    schema = file_schema(many, schema);
+                }
+                properties.insert(field.name.to_owned(), schema);
+                match (field.required, body.required) {
+                    (true, true) => required.push(json!(field.name)),
+                    (true, false) => together.push(json!(field.name)),
+                    (false, _) => {}
                 }
             }
-            BodyArguments::Whole if !is_frozen("body") => {
-                let whole = body.schema.to_node(document);
-                let mut schema = converter.convert_schema(if body.files.is_empty() {
-                    whole
-                } else {
-                    // What has to be changed must not be behind a reference.
-                    document.resolve_node(whole).unwrap_or(whole)
-                });
-                for name in &body.files {
-                    if let Some(field) =
-                        schema.pointer_mut("/properties").and_then(|it| it.get_mut(name))
-                    {
-                        let many = field["items"].is_object();
-                        *field = file_schema(many, field.take());
-                    }
-                }
-                properties.insert("body".to_owned(), with_description(schema, &body.description));
-                if body.required {
-                    required.push(json!("body"));
+            // A body that may be left out is left out as a whole.
+            if !together.is_empty() {
+                dependent.extend(names.iter().map(|name| (name.clone(), json!(together))));
+            }
+        }
+        (Some(body), BodyArguments::Whole) if !is_frozen("body") => {
+            let whole = body.schema.to_node(document);
+            let mut schema = converter.convert_schema(if body.files.is_empty() {
+                whole
+            } else {
+                // What has to be changed must not be behind a reference.
+                document.resolve_node(whole).unwrap_or(whole)
+            });
+            for name in &body.files {
+                let properties = schema.pointer_mut("/properties");
+                if let Some(field) = properties.and_then(|it| it.get_mut(name)) {
+                    let many = field["items"].is_object();
+                    *field = file_schema(many, field.take());
                 }
             }
-            BodyArguments::Whole => {}
+            properties.insert("body".to_owned(), with_description(schema, &body.description));
+            if body.required {
+                required.push(json!("body"));
+            }
         }
-        // A body that may be left out is left out as a whole.
-        if !together.is_empty()
-            && let BodyArguments::Fields(names) = given
-        {
-            let dependent: Map<String, Json> =
-                names.iter().map(|name| (name.clone(), json!(together))).collect();
-            return assemble_schema(converter, properties, required, Some(dependent));
-        }
+        _ => {}
     }
-    assemble_schema(converter, properties, required, None)
-}
-
-fn assemble_schema(
-    converter: OpenApiSchemaConverter<'_>,
-    properties: Map<String, Json>,
-    required: Vec<Json>,
-    dependent: Option<Map<String, Json>>,
-) -> Map<String, Json> {
     let mut schema = Map::new();
     schema.insert("type".to_owned(), json!("object"));
     schema.insert("properties".to_owned(), Json::Object(properties));
     if !required.is_empty() {
         schema.insert("required".to_owned(), Json::Array(required));
     }
-    if let Some(dependent) = dependent {
+    if !dependent.is_empty() {
         schema.insert("dependentRequired".to_owned(), Json::Object(dependent));
     }
     schema.insert("additionalProperties".to_owned(), json!(false));
-    let defs = converter.into_defs();
-    if !defs.is_empty() {
-        schema.insert("$defs".to_owned(), Json::Object(defs));
-    }
+    converter.add_defs(&mut schema);
     schema
 }
 

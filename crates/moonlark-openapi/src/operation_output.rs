@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::document_tree::TreeNode;
-use crate::openapi_document::{DocumentNode, OpenApiDocument};
+use crate::openapi_document::OpenApiDocument;
 use crate::request_body::{self, BodyKind};
 use crate::schema_converter::{OpenApiSchemaConverter, OpenApiSchemaDirection};
 use crate::swagger;
@@ -11,33 +11,24 @@ use crate::swagger;
 /// The schema of the result, if there is one to speak of.
 pub(crate) fn build_output_schema(
     document: &OpenApiDocument,
-    operation: DocumentNode<'_>,
+    operation: TreeNode<'_>,
 ) -> Option<Map<String, Json>> {
     let responses = document.get_resolved(operation, "responses").ok()??;
-    let (_, response) = find_success_response(document, responses)?;
+    let response = find_success_response(document, responses)?;
     let (media, schema) = if document.swagger {
-        let schema = response.json.get("schema")?;
-        (
-            swagger::produced_media_type(document, operation),
-            Some(DocumentNode { json: schema, ..response }),
-        )
+        let media = swagger::choose_media_type(document, operation, "produces");
+        (media, Some(response.get("schema")?))
     } else {
-        let content = response.json.get("content")?;
-        let (media, json) =
+        let content = response.get("content")?;
+        let (media, node) =
             content.fields().min_by_key(|(media, _)| answer_media_preference(media))?;
-        let node = document.resolve_node(DocumentNode { json, ..response }).ok()?;
-        let schema = node.json.get("schema").map(|json| DocumentNode { json, ..node });
-        (media, schema)
+        (media, document.resolve_node(node).ok()?.get("schema"))
     };
     match request_body::body_kind(media) {
         BodyKind::Json => {
             let mut converter = OpenApiSchemaConverter::new(document, OpenApiSchemaDirection::Out);
-            let schema = converter.convert_schema(schema?);
-            let defs = converter.into_defs();
-            let Json::Object(mut schema) = schema else { return None };
-            if !defs.is_empty() {
-                schema.insert("$defs".to_owned(), Json::Object(defs));
-            }
+            let Json::Object(mut schema) = converter.convert_schema(schema?) else { return None };
+            converter.add_defs(&mut schema);
             Some(schema)
         }
         BodyKind::Text | BodyKind::Form => json!({"type": "string"}).as_object().cloned(),
@@ -46,12 +37,12 @@ pub(crate) fn build_output_schema(
 }
 
 /// Whether anything is said about the result.
-pub(crate) fn has_output(document: &OpenApiDocument, operation: DocumentNode<'_>) -> bool {
+pub(crate) fn has_output(document: &OpenApiDocument, operation: TreeNode<'_>) -> bool {
     let said = || {
         let responses = document.get_resolved(operation, "responses").ok()??;
-        let (_, response) = find_success_response(document, responses)?;
+        let response = find_success_response(document, responses)?;
         let key = if document.swagger { "schema" } else { "content" };
-        response.json.get(key).map(|it| it.is_object() && !it.is_empty())
+        response.get(key).map(|it| it.is_object() && !it.is_empty())
     };
     said().unwrap_or(false)
 }
@@ -59,8 +50,8 @@ pub(crate) fn has_output(document: &OpenApiDocument, operation: DocumentNode<'_>
 /// The response of a call that went well.
 fn find_success_response<'a>(
     document: &'a OpenApiDocument,
-    responses: DocumentNode<'a>,
-) -> Option<(&'a str, DocumentNode<'a>)> {
+    responses: TreeNode<'a>,
+) -> Option<TreeNode<'a>> {
     let rank = |status: &str| match status {
         "200" => Some(0),
         "201" => Some(1),
@@ -68,14 +59,10 @@ fn find_success_response<'a>(
         "default" => Some(3),
         _ => None,
     };
-    let fields = responses.json.fields();
-    let mut ranked: Vec<(usize, &str, TreeNode<'_>)> =
-        fields.filter_map(|(status, json)| Some((rank(status)?, status, json))).collect();
-    ranked.sort_by_key(|(rank, ..)| *rank);
-    let has_success = ranked.iter().any(|(rank, ..)| *rank < 3);
-    // A default beside a success is what errors look like.
-    let (_, status, json) = ranked.into_iter().find(|(rank, ..)| *rank < 3 || !has_success)?;
-    Some((status, document.resolve_node(DocumentNode { json, ..responses }).ok()?))
+    let fields = responses.fields().filter_map(|(status, node)| Some((rank(status)?, node)));
+    // A default beside a success is what errors look like, so it comes last.
+    let (_, response) = fields.min_by_key(|(rank, _)| *rank)?;
+    document.resolve_node(response).ok()
 }
 
 fn answer_media_preference(media: &str) -> usize {

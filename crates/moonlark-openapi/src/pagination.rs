@@ -1,6 +1,6 @@
 //! The next page of a list: which arguments would fetch it.
 //!
-//! The answer says it, if it says anything: by a `McpConnection` header, an address or a
+//! The answer says it, if it says anything: by a `Link` header, an address or a
 //! cursor in the body. It may say as well that there is none. Otherwise the
 //! parameters do: pages and offsets are counted on for as long as pages are full.
 //! By which of these a page was found is told with it: an API that has named next
@@ -207,7 +207,7 @@ fn has_page_links(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The address that a `McpConnection` header calls the next.
+/// The address that a `Link` header calls the next.
 fn next_link_in_headers(headers: &HeaderMap) -> Option<String> {
     let all = headers.get_all(LINK).into_iter().filter_map(|it| it.to_str().ok());
     for header in all {
@@ -251,7 +251,7 @@ fn args_from_link(
         let Some(param) = plan.params_in(ParamLocation::Query).find(|it| it.name == *name) else {
             continue;
         };
-        let kind = param.schema.to_node(document).json.get("type").and_then(TreeNode::as_str);
+        let kind = param.schema.to_node(document).get("type").and_then(TreeNode::as_str);
         let value = match kind {
             Some("integer" | "number") => text.parse().map_or(Value::from(&*text), Value::Int),
             Some("boolean") => text.parse().map_or(Value::from(&*text), Value::Bool),
@@ -309,7 +309,7 @@ fn args_by_counting(
         _ => None,
     };
     let fallback = |param: &crate::parameter::OperationParam| {
-        param.schema.to_node(document).json.get("default")?.as_number()?.as_i64()
+        param.schema.to_node(document).get("default")?.as_number()?.as_i64()
     };
     let size =
         find(&["limit", "per_page", "perPage", "page_size", "pageSize", "count", "$top", "size"]);
@@ -328,7 +328,7 @@ fn args_by_counting(
     }
     let param = find(&["page", "page_number", "pageNumber", "page[number]"])?;
     let page = given(&param.arg).or_else(|| fallback(param)).unwrap_or(1);
-    let minimum = param.schema.to_node(document).json.get("minimum").and_then(TreeNode::as_number);
+    let minimum = param.schema.to_node(document).get("minimum").and_then(TreeNode::as_number);
     let from_zero = fallback(param) == Some(0) || minimum.and_then(|it| it.as_i64()) == Some(0);
     let so_far = if from_zero { page + 1 } else { page };
     if find_number(body, &TOTAL_PAGES_KEYS).is_some_and(|all| so_far >= all)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use crate::document_tree::{DocumentTree, TreeNode, TreeValue};
-use crate::openapi_document::{DocumentNode, OpenApiDocument};
+use crate::openapi_document::OpenApiDocument;
 use crate::param_style::{ParamEncoding, ParamStyle};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,45 +44,36 @@ pub(crate) struct OperationParam {
     pub(crate) writing: ParamEncoding,
 }
 
-/// A part of a document, or what would be one; its `$ref`s mean `file`.
+/// A part of a document, or what would be one.
 #[derive(Debug, Clone)]
-pub(crate) struct DocumentPart {
-    what: DocumentPartOrigin,
-    file: String,
-}
-
-#[derive(Debug, Clone)]
-enum DocumentPartOrigin {
-    There(TreeValue),
+pub(crate) enum DocumentPart {
+    /// In the file at this address.
+    There(String, TreeValue),
     Made(Arc<DocumentTree>),
 }
 
 impl DocumentPart {
-    pub(crate) fn from_node(node: DocumentNode<'_>) -> DocumentPart {
-        DocumentPart {
-            what: DocumentPartOrigin::There(node.json.value),
-            file: node.file.to_owned(),
-        }
+    pub(crate) fn from_node(node: TreeNode<'_>) -> DocumentPart {
+        DocumentPart::There(node.tree.address.clone(), node.value)
     }
 
-    /// What the document only says in other words.
+    /// What the document only says in other words; its `$ref`s mean `file`.
     pub(crate) fn from_json(json: &Json, file: &str) -> DocumentPart {
-        DocumentPart {
-            what: DocumentPartOrigin::Made(Arc::new(DocumentTree::from_json(json))),
-            file: file.to_owned(),
-        }
+        let mut tree = DocumentTree::from_json(json);
+        tree.address = file.to_owned();
+        DocumentPart::Made(Arc::new(tree))
     }
 
-    pub(crate) fn any_schema() -> DocumentPart {
-        DocumentPart::from_json(&json!({}), "")
+    /// The schema in a field of `node`; any value will do if there is none.
+    pub(crate) fn schema_of(node: TreeNode<'_>) -> DocumentPart {
+        let any = || DocumentPart::from_json(&json!({}), "");
+        node.get("schema").map_or_else(any, DocumentPart::from_node)
     }
 
-    pub(crate) fn to_node<'a>(&'a self, document: &'a OpenApiDocument) -> DocumentNode<'a> {
-        match &self.what {
-            DocumentPartOrigin::There(value) => document.node_in_file(&self.file, *value),
-            DocumentPartOrigin::Made(tree) => {
-                DocumentNode { json: tree.root_node(), file: &self.file }
-            }
+    pub(crate) fn to_node<'a>(&'a self, document: &'a OpenApiDocument) -> TreeNode<'a> {
+        match self {
+            DocumentPart::There(address, value) => document.node_in_file(address, *value),
+            DocumentPart::Made(tree) => tree.root_node(),
         }
     }
 }
@@ -90,17 +81,16 @@ impl DocumentPart {
 /// The operation's own parameters and those of its path, its own first.
 pub(crate) fn list_parameters<'a>(
     document: &'a OpenApiDocument,
-    item: DocumentNode<'a>,
-    operation: DocumentNode<'a>,
-) -> Result<Vec<DocumentNode<'a>>, String> {
-    let mut found: Vec<DocumentNode<'a>> = Vec::new();
+    item: TreeNode<'a>,
+    operation: TreeNode<'a>,
+) -> Result<Vec<TreeNode<'a>>, String> {
+    let mut found: Vec<TreeNode<'a>> = Vec::new();
     let mut known = HashSet::new();
     for node in [operation, item] {
-        let list = node.json.get("parameters");
-        for json in list.into_iter().flat_map(TreeNode::items) {
-            let param = document.resolve_node(DocumentNode { json, ..node })?;
+        for param in node.list_items("parameters") {
+            let param = document.resolve_node(param)?;
             // The same parameter twice is the nearer one.
-            if known.insert((param.json.field_text("name"), param.json.field_text("in"))) {
+            if known.insert((param.field_text("name"), param.field_text("in"))) {
                 found.push(param);
             }
         }
@@ -110,50 +100,54 @@ pub(crate) fn list_parameters<'a>(
 
 pub(crate) fn read_parameter(
     document: &OpenApiDocument,
-    node: DocumentNode<'_>,
+    node: TreeNode<'_>,
 ) -> Result<OperationParam, String> {
-    let text = |key: &str| node.json.field_text(key);
-    let name = text("name");
-    let place = parse_location(text("in"), name)?;
-    let content = node.json.get("content").and_then(|it| it.fields().next());
-    let (schema, style) = match (node.json.get("schema"), content) {
-        (Some(json), _) => (
-            DocumentPart::from_node(DocumentNode { json, ..node }),
-            parse_style(text("style"), place),
-        ),
-        (None, Some((kind, media))) => {
-            let media = document.resolve_node(DocumentNode { json: media, ..node })?;
-            let schema = media
-                .json
-                .get("schema")
-                .map(|json| DocumentPart::from_node(DocumentNode { json, ..media }));
+    let place = parse_location(node)?;
+    let content = node.get("content").and_then(|it| it.fields().next());
+    let (holder, style) = match content.filter(|_| !node.has_field("schema")) {
+        Some((kind, media)) => {
             let form = place == ParamLocation::Querystring && kind.contains("urlencoded");
             let style = if form { ParamStyle::Form } else { ParamStyle::Json };
-            (schema.unwrap_or_else(DocumentPart::any_schema), style)
+            (document.resolve_node(media)?, style)
         }
-        (None, None) => (DocumentPart::any_schema(), parse_style(text("style"), place)),
+        None => (node, parse_style(node.field_text("style"), place)),
     };
     let exploded = matches!(style, ParamStyle::Form | ParamStyle::DeepObject);
-    Ok(OperationParam {
-        arg: name.to_owned(),
-        name: name.to_owned(),
-        place,
-        required: place == ParamLocation::Path || node.json.is_field_true("required"),
-        description: text("description").trim().to_owned(),
-        schema,
-        writing: ParamEncoding {
-            style,
-            explode: node.json.get("explode").and_then(TreeNode::as_bool).unwrap_or(exploded),
-            reserved: node.json.is_field_true("allowReserved"),
-        },
-    })
+    let writing = ParamEncoding {
+        style,
+        explode: node.get("explode").and_then(TreeNode::as_bool).unwrap_or(exploded),
+        reserved: node.is_field_true("allowReserved"),
+    };
+    Ok(OperationParam::new(node, place, DocumentPart::schema_of(holder), writing))
 }
 
-pub(crate) fn parse_location(word: &str, name: &str) -> Result<ParamLocation, String> {
+impl OperationParam {
+    pub(crate) fn new(
+        node: TreeNode<'_>,
+        place: ParamLocation,
+        schema: DocumentPart,
+        writing: ParamEncoding,
+    ) -> OperationParam {
+        let name = node.field_text("name");
+        OperationParam {
+            arg: name.to_owned(),
+            name: name.to_owned(),
+            place,
+            required: place == ParamLocation::Path || node.is_field_true("required"),
+            description: node.field_text("description").trim().to_owned(),
+            schema,
+            writing,
+        }
+    }
+}
+
+/// Where a parameter goes, if it has a name.
+pub(crate) fn parse_location(node: TreeNode<'_>) -> Result<ParamLocation, String> {
+    let name = node.field_text("name");
     if name.is_empty() {
         return Err("a parameter has no name".to_owned());
     }
-    Ok(match word {
+    Ok(match node.field_text("in") {
         "path" => ParamLocation::Path,
         "query" => ParamLocation::Query,
         "querystring" => ParamLocation::Querystring,

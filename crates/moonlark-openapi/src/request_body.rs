@@ -3,7 +3,7 @@
 use serde_json::Value as Json;
 
 use crate::document_tree::TreeNode;
-use crate::openapi_document::{DocumentNode, OpenApiDocument};
+use crate::openapi_document::OpenApiDocument;
 use crate::parameter::DocumentPart;
 
 /// No type of its own, though it is found in documents.
@@ -35,15 +35,14 @@ pub(crate) struct BodyPlan {
 /// What the operation takes as its body.
 pub(crate) fn read_body_plan(
     document: &OpenApiDocument,
-    operation: DocumentNode<'_>,
+    operation: TreeNode<'_>,
 ) -> Result<Option<BodyPlan>, String> {
     let Some(body) = document.get_resolved(operation, "requestBody")? else { return Ok(None) };
-    let all = body.json.get("content").into_iter().flat_map(TreeNode::fields);
+    let all = body.object_fields("content");
     let Some((media, node)) = all.min_by_key(|(media, _)| body_media_preference(media)) else {
         return Ok(None);
     };
-    let node = document.resolve_node(DocumentNode { json: node, ..body })?;
-    let schema = node.json.get("schema");
+    let node = document.resolve_node(node)?;
     let kind = body_kind(media);
     // A range of types is for the sender to choose from.
     let sent = match (media.contains('*'), kind) {
@@ -57,35 +56,26 @@ pub(crate) fn read_body_plan(
     Ok(Some(BodyPlan {
         kind,
         media: sent,
-        required: body.json.is_field_true("required"),
-        description: body.json.field_text("description").trim().to_owned(),
-        schema: schema.map_or_else(DocumentPart::any_schema, |json| {
-            DocumentPart::from_node(DocumentNode { json, ..node })
-        }),
-        encoding: node.json.get("encoding").filter(|it| it.is_object()).map(TreeNode::to_json),
-        files: match (kind, schema) {
-            (BodyKind::Multipart, Some(json)) => {
-                file_fields(document, DocumentNode { json, ..node })
-            }
+        required: body.is_field_true("required"),
+        description: body.field_text("description").trim().to_owned(),
+        schema: DocumentPart::schema_of(node),
+        encoding: node.get("encoding").filter(|it| it.is_object()).map(TreeNode::to_json),
+        files: match (kind, node.get("schema")) {
+            (BodyKind::Multipart, Some(schema)) => file_fields(document, schema),
             _ => Vec::new(),
         },
     }))
 }
 
 /// The fields of a schema that hold bytes.
-pub(crate) fn file_fields(document: &OpenApiDocument, schema: DocumentNode<'_>) -> Vec<String> {
+pub(crate) fn file_fields(document: &OpenApiDocument, schema: TreeNode<'_>) -> Vec<String> {
     let Ok(schema) = document.resolve_node(schema) else { return Vec::new() };
-    let is_file = |json: TreeNode<'_>| {
-        let field = document.resolve_node(DocumentNode { json, ..schema });
-        field.is_ok_and(|field| match field.json.get("items") {
-            Some(json) => document
-                .resolve_node(DocumentNode { json, ..field })
-                .is_ok_and(|it| is_bytes(it.json)),
-            None => is_bytes(field.json),
-        })
+    let is_file = |field: TreeNode<'_>| -> Result<bool, String> {
+        let field = document.resolve_node(field)?;
+        Ok(is_bytes(document.get_resolved(field, "items")?.unwrap_or(field)))
     };
-    let fields = schema.json.get("properties").into_iter().flat_map(TreeNode::fields);
-    fields.filter(|(_, json)| is_file(*json)).map(|(name, _)| name.to_owned()).collect()
+    let fields = schema.object_fields("properties");
+    fields.filter(|(_, it)| is_file(*it) == Ok(true)).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// As 3.0, 3.1 and 2.0 say it.

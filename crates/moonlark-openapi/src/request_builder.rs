@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 use url::Url;
 
 use crate::operation::OperationPlan;
-use crate::operation_input::{self, BodyArguments};
+use crate::operation_input;
 use crate::param_style::{self, ParamEncoding, ParamStyle, percent_encode};
 use crate::parameter::{OperationParam, ParamLocation, path_placeholders};
 use crate::request_body::{BodyKind, BodyPlan as Body};
@@ -30,34 +30,32 @@ pub(crate) fn build_request(
     base: &Url,
     path: &str,
     plan: &OperationPlan,
-    given: &BodyArguments,
     mut args: Object,
 ) -> Result<ApiRequest> {
     let required = plan.body.as_ref().is_some_and(|body| body.required);
-    let body = operation_input::take_body(&mut args, given, required);
-    let value = |param: &OperationParam| args.get(&param.arg).filter(|it| **it != Value::Null);
+    let body = operation_input::take_body(&mut args, &plan.body_arguments, required);
+    let given = |place: ParamLocation| {
+        let value = |param: &OperationParam| args.get(&param.arg).filter(|it| **it != Value::Null);
+        plan.params_in(place).filter_map(move |param| Some((param, value(param)?)))
+    };
     let mut url = build_url(base, path, plan, &args)?;
 
     let mut query: Vec<String> = url.query().map(str::to_owned).into_iter().collect();
-    for param in plan.params_in(ParamLocation::Query) {
-        let Some(value) = value(param) else { continue };
-        let pairs = param.writing.encode_pairs(&param.name, value)?;
-        query.extend(pairs.into_iter().map(|(key, it)| format!("{key}={it}")));
+    for (param, value) in given(ParamLocation::Query) {
+        query.extend(param.writing.encode_pairs(&param.name, value)?);
     }
-    for param in plan.params_in(ParamLocation::Querystring) {
-        let Some(value) = value(param) else { continue };
-        match (param.writing.style, value) {
-            (ParamStyle::Form, Value::Object(fields)) => query.push(encode_form(fields, None)?),
-            (ParamStyle::Form, Value::Str(text)) => query.push(percent_encode(text, true)),
-            _ => query.push(percent_encode(&param_style::json_text(value)?, false)),
-        }
+    for (param, value) in given(ParamLocation::Querystring) {
+        query.push(match (param.writing.style, value) {
+            (ParamStyle::Form, Value::Object(fields)) => encode_form(fields, None)?,
+            (ParamStyle::Form, Value::Str(text)) => percent_encode(text, true),
+            _ => percent_encode(&param_style::json_text(value)?, false),
+        });
     }
     // The parser would encode in its own way, and less.
     url.set_query((!query.is_empty()).then(|| query.join("&")).as_deref());
 
     let mut headers = HeaderMap::new();
-    for param in plan.params_in(ParamLocation::Header) {
-        let Some(value) = value(param) else { continue };
+    for (param, value) in given(ParamLocation::Header) {
         let text = param.writing.encode_in_header(&param.name, value)?;
         let name = HeaderName::from_bytes(param.name.as_bytes())
             .map_err(|_| unusable_param_problem(&param.name, "is no name of a header"))?;
@@ -66,10 +64,8 @@ pub(crate) fn build_request(
         headers.insert(name, value);
     }
     let mut cookies = Vec::new();
-    for param in plan.params_in(ParamLocation::Cookie) {
-        let Some(value) = value(param) else { continue };
-        let pairs = param.writing.encode_pairs(&param.name, value)?;
-        cookies.extend(pairs.into_iter().map(|(key, it)| format!("{key}={it}")));
+    for (param, value) in given(ParamLocation::Cookie) {
+        cookies.extend(param.writing.encode_pairs(&param.name, value)?);
     }
     if !cookies.is_empty() {
         let value = HeaderValue::from_str(&cookies.join("; "))
@@ -135,24 +131,23 @@ fn build_url(base: &Url, path: &str, plan: &OperationPlan, args: &Object) -> Res
 }
 
 fn encode_body(plan: &Body, value: Value) -> Result<(String, Bytes)> {
-    let media = plan.media.clone();
-    Ok(match plan.kind {
-        BodyKind::Json => (media, value.encode_json("body")?.into()),
-        BodyKind::Form => match value {
-            Value::Object(fields) => (media, encode_form(&fields, plan.encoding.as_ref())?.into()),
-            Value::Str(text) => (media, text.into()),
-            _ => return Err(Problem::bad_request("the body must be a table of fields")),
-        },
-        BodyKind::Multipart => match value {
-            Value::Object(fields) => encode_multipart(&fields, plan)?,
-            _ => return Err(Problem::bad_request("the body must be a table of parts")),
-        },
-        BodyKind::Text | BodyKind::Binary => match value {
-            Value::Str(text) => (media, text.into()),
-            Value::Bytes(bytes) => (media, bytes.into()),
-            other => (media, other.encode_json("body")?.into()),
-        },
-    })
+    let bytes = match (plan.kind, value) {
+        (BodyKind::Json, value) => value.encode_json("body")?.into(),
+        (BodyKind::Form, Value::Object(fields)) => {
+            encode_form(&fields, plan.encoding.as_ref())?.into()
+        }
+        (BodyKind::Multipart, Value::Object(fields)) => return encode_multipart(&fields, plan),
+        (BodyKind::Multipart, _) => {
+            return Err(Problem::bad_request("the body must be a table of parts"));
+        }
+        (_, Value::Str(text)) => text.into(),
+        (BodyKind::Form, _) => {
+            return Err(Problem::bad_request("the body must be a table of fields"));
+        }
+        (_, Value::Bytes(bytes)) => bytes.into(),
+        (_, other) => other.encode_json("body")?.into(),
+    };
+    Ok((plan.media.clone(), bytes))
 }
 
 /// Fields as a form sends them.
@@ -174,9 +169,8 @@ fn encode_form(fields: &Object, encoding: Option<&Json>) -> Result<String> {
         };
         let explode = own.and_then(|it| it.get("explode")).and_then(Json::as_bool);
         let writing = ParamEncoding { style, explode: explode.unwrap_or(true), reserved: false };
-        let written = writing.encode_pairs(name, value)?;
         // A form's space is a plus, and `%20` is understood as well.
-        pairs.extend(written.into_iter().map(|(key, it)| format!("{key}={it}")));
+        pairs.extend(writing.encode_pairs(name, value)?);
     }
     Ok(pairs.join("&"))
 }
@@ -229,41 +223,29 @@ struct MultipartPart {
 /// A value of a form: text and numbers as they are, tables as JSON, and a file
 /// as `{ content, filename?, type? }`, or as its content alone.
 fn build_part(value: &Value, media: Option<String>, expects_file: bool) -> Result<MultipartPart> {
-    let json = || Some("application/json".to_owned());
+    let file = |name: Option<String>, media: Option<String>, bytes: Vec<u8>| MultipartPart {
+        file: name.or_else(|| Some("file".to_owned())),
+        media: media.or_else(|| Some("application/octet-stream".to_owned())),
+        bytes,
+    };
+    let plain = |media, text: String| MultipartPart { file: None, media, bytes: text.into() };
     Ok(match value {
-        Value::Str(text) if expects_file => MultipartPart {
-            file: Some("file".to_owned()),
-            media: media.or_else(|| Some("application/octet-stream".to_owned())),
-            bytes: text.clone().into_bytes(),
-        },
-        Value::Str(text) => MultipartPart { file: None, media, bytes: text.clone().into_bytes() },
-        Value::Bytes(bytes) => MultipartPart {
-            file: Some("file".to_owned()),
-            media: media.or_else(|| Some("application/octet-stream".to_owned())),
-            bytes: bytes.clone(),
-        },
+        Value::Str(text) if expects_file => file(None, media, text.clone().into()),
+        Value::Str(text) => plain(media, text.clone()),
+        Value::Bytes(bytes) => file(None, media, bytes.clone()),
         Value::Object(fields) if is_file_object(fields) => {
             let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
             let bytes = match fields.get("content") {
                 Some(Value::Bytes(bytes)) => bytes.clone(),
-                Some(Value::Str(content)) => content.clone().into_bytes(),
-                _ => Vec::new(),
+                _ => text("content").unwrap_or_default().into(),
             };
-            let kind = text("type").or(media);
-            MultipartPart {
-                file: text("filename").or_else(|| Some("file".to_owned())),
-                media: kind.or_else(|| Some("application/octet-stream".to_owned())),
-                bytes,
-            }
+            file(text("filename"), text("type").or(media), bytes)
         }
-        Value::Object(_) | Value::Array(_) => MultipartPart {
-            file: None,
-            media: media.or_else(json),
-            bytes: value.encode_json("body")?.into_bytes(),
-        },
-        other => {
-            MultipartPart { file: None, media, bytes: param_style::json_text(other)?.into_bytes() }
+        Value::Object(_) | Value::Array(_) => {
+            let media = media.or_else(|| Some("application/json".to_owned()));
+            plain(media, value.encode_json("body")?)
         }
+        other => plain(media, param_style::json_text(other)?),
     })
 }
 

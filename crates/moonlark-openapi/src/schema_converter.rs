@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use serde_json::{Map, Value as Json, json};
 
 use crate::document_tree::TreeNode;
-use crate::openapi_document::{DocumentNode, OpenApiDocument};
+use crate::openapi_document::OpenApiDocument;
 use moonlark_core::catalog::numbered_until_free;
 use moonlark_core::foreign_text::clean_json_text;
 
@@ -32,7 +32,7 @@ pub(crate) struct OpenApiSchemaConverter<'a> {
     left: usize,
     names: HashMap<(String, String), String>,
     taken: HashSet<String>,
-    queue: VecDeque<(String, DocumentNode<'a>)>,
+    queue: VecDeque<(String, TreeNode<'a>)>,
     defs: Map<String, Json>,
 }
 
@@ -49,68 +49,66 @@ impl<'a> OpenApiSchemaConverter<'a> {
         }
     }
 
-    pub(crate) fn convert_schema(&mut self, node: DocumentNode<'a>) -> Json {
+    pub(crate) fn convert_schema(&mut self, node: TreeNode<'a>) -> Json {
         self.convert_node(node, 0)
     }
 
-    /// What the converted schemas refer to.
-    pub(crate) fn into_defs(mut self) -> Map<String, Json> {
+    /// Give a schema what the converted ones in it refer to.
+    pub(crate) fn add_defs(mut self, schema: &mut Map<String, Json>) {
         while let Some((name, node)) = self.queue.pop_front() {
-            let schema = if self.left == 0 { json!({}) } else { self.convert_node(node, 0) };
-            self.defs.insert(name, schema);
+            let definition = if self.left == 0 { json!({}) } else { self.convert_node(node, 0) };
+            self.defs.insert(name, definition);
         }
-        self.defs
+        if !self.defs.is_empty() {
+            schema.insert("$defs".to_owned(), Json::Object(self.defs));
+        }
     }
 
-    fn convert_node(&mut self, node: DocumentNode<'a>, depth: usize) -> Json {
-        if let Some(flag) = node.json.as_bool() {
+    fn convert_node(&mut self, node: TreeNode<'a>, depth: usize) -> Json {
+        if let Some(flag) = node.as_bool() {
             return Json::Bool(flag);
         }
-        if !node.json.is_object() {
+        if !node.is_object() || depth > MAX_SCHEMA_DEPTH || self.left == 0 {
             return json!({});
         }
-        if depth > MAX_SCHEMA_DEPTH || self.left == 0 {
-            return json!({});
-        }
-        if node.json.has_field("$ref") {
+        if node.has_field("$ref") {
             return self.convert_reference(node, depth);
         }
         self.left = self.left.saturating_sub(32);
         let schema = self.convert_keywords(node, depth);
-        if node.json.is_field_true("nullable") {
+        if node.is_field_true("nullable") {
             return allow_null(schema);
         }
         Json::Object(schema)
     }
 
-    fn convert_keywords(&mut self, node: DocumentNode<'a>, depth: usize) -> Map<String, Json> {
+    fn convert_keywords(&mut self, node: TreeNode<'a>, depth: usize) -> Map<String, Json> {
         let mut schema = Map::new();
-        for (key, json) in node.json.fields() {
-            let inner = DocumentNode { json, ..node };
-            if let Some(json) = self.convert_keyword(key, inner, node.json, depth) {
+        for (key, keyword) in node.fields() {
+            if let Some(json) = self.convert_keyword(key, keyword, node, depth) {
                 schema.insert(key.to_owned(), json);
             }
         }
-        convert_bounds(node.json, &mut schema);
+        convert_bounds(node, &mut schema);
         self.remove_other_way_fields(node, &mut schema);
         schema
     }
 
     /// A `$ref` with what stands beside it, which counts since 3.1 and was meant
     /// to before.
-    fn convert_reference(&mut self, node: DocumentNode<'a>, depth: usize) -> Json {
+    fn convert_reference(&mut self, node: TreeNode<'a>, depth: usize) -> Json {
         let mut target = self.register_reference(node);
-        if let Some(text) = node.json.get("description").and_then(TreeNode::as_str) {
+        if let Some(text) = node.get("description").and_then(TreeNode::as_str) {
             self.spend_bytes(text.len());
             target["description"] = clean_json_text(text.trim());
         }
-        if !has_sibling_keywords(node.json) {
+        if !has_sibling_keywords(node) {
             return target;
         }
         let mut rest = self.convert_keywords(node, depth);
         rest.remove("description");
         let both = if rest.is_empty() { target } else { json!({"allOf": [target, rest]}) };
-        if node.json.is_field_true("nullable") {
+        if node.is_field_true("nullable") {
             json!({"anyOf": [both, {"type": "null"}]})
         } else {
             both
@@ -121,29 +119,26 @@ impl<'a> OpenApiSchemaConverter<'a> {
     fn convert_keyword(
         &mut self,
         key: &str,
-        node: DocumentNode<'a>,
+        json: TreeNode<'a>,
         beside: TreeNode<'a>,
         depth: usize,
     ) -> Option<Json> {
-        let json = node.json;
         match key {
             "type" => convert_type(json),
             "items" | "additionalProperties" | "not" | "contains" | "propertyNames" => {
                 let is_schema = json.is_object() || json.as_bool().is_some();
-                is_schema.then(|| self.convert_node(node, depth + 1))
+                is_schema.then(|| self.convert_node(json, depth + 1))
             }
             "properties" | "patternProperties" => {
                 let each = json.fields().map(|(name, json)| {
                     self.spend_bytes(name.len());
-                    (name.to_owned(), self.convert_node(DocumentNode { json, ..node }, depth + 1))
+                    (name.to_owned(), self.convert_node(json, depth + 1))
                 });
                 json.is_object().then(|| Json::Object(each.collect()))
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-                let each = json
-                    .items()
-                    .map(|json| self.convert_node(DocumentNode { json, ..node }, depth + 1));
-                let each: Vec<Json> = each.collect();
+                let each: Vec<Json> =
+                    json.items().map(|it| self.convert_node(it, depth + 1)).collect();
                 (!each.is_empty()).then_some(Json::Array(each))
             }
             "required" => {
@@ -173,17 +168,20 @@ impl<'a> OpenApiSchemaConverter<'a> {
         }
     }
 
-    fn register_reference(&mut self, node: DocumentNode<'a>) -> Json {
+    fn register_reference(&mut self, node: TreeNode<'a>) -> Json {
         let Some((reference, target)) = self.document.follow_reference(node) else {
             return json!({});
         };
-        let key = (node.file.to_owned(), reference.to_owned());
-        if let Some(name) = self.names.get(&key) {
-            return json!({"$ref": format!("#/$defs/{name}")});
-        }
-        let name = self.take_free_name(reference);
-        self.names.insert(key, name.clone());
-        self.queue.push_back((name.clone(), target));
+        let key = (node.tree.address.clone(), reference.to_owned());
+        let name = match self.names.get(&key) {
+            Some(name) => name.clone(),
+            None => {
+                let name = self.take_free_name(reference);
+                self.names.insert(key, name.clone());
+                self.queue.push_back((name.clone(), target));
+                name
+            }
+        };
         json!({"$ref": format!("#/$defs/{name}")})
     }
 
@@ -201,13 +199,11 @@ impl<'a> OpenApiSchemaConverter<'a> {
     }
 
     /// Leave out the fields that only go the other way.
-    fn remove_other_way_fields(&self, node: DocumentNode<'a>, schema: &mut Map<String, Json>) {
+    fn remove_other_way_fields(&self, node: TreeNode<'a>, schema: &mut Map<String, Json>) {
         let mark = if self.way == OpenApiSchemaDirection::In { "readOnly" } else { "writeOnly" };
-        let properties = node.json.get("properties").into_iter().flat_map(TreeNode::fields);
-        let others: Vec<&str> = properties
-            .filter(|(_, json)| {
-                is_marked(self.document, DocumentNode { json: *json, ..node }, mark)
-            })
+        let others: Vec<&str> = node
+            .object_fields("properties")
+            .filter(|(_, field)| is_marked(self.document, *field, mark))
             .map(|(name, _)| name)
             .collect();
         if others.is_empty() {
@@ -242,9 +238,9 @@ pub(crate) fn has_sibling_keywords(schema: TreeNode<'_>) -> bool {
     schema.is_field_true("nullable") || SIBLING_KEYWORDS.iter().any(|key| schema.has_field(key))
 }
 
-pub(crate) fn is_marked(document: &OpenApiDocument, node: DocumentNode<'_>, mark: &str) -> bool {
-    node.json.is_field_true(mark)
-        || document.resolve_node(node).is_ok_and(|target| target.json.is_field_true(mark))
+pub(crate) fn is_marked(document: &OpenApiDocument, node: TreeNode<'_>, mark: &str) -> bool {
+    node.is_field_true(mark)
+        || document.resolve_node(node).is_ok_and(|target| target.is_field_true(mark))
 }
 
 /// The types that JSON Schema knows.

@@ -6,7 +6,7 @@
 //! have a key sent elsewhere.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use moonlark_core::grant::matches_pattern;
@@ -62,7 +62,7 @@ impl AuthHost {
 }
 
 /// What is remembered of a document from the web.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct FirstSeenOrigins {
     /// Tells one document from another: when `spec` changes, nothing is remembered.
     spec: String,
@@ -75,8 +75,7 @@ struct FirstSeenOrigins {
 /// Where the secrets of one API may go.
 pub(crate) struct SecretOrigins {
     api: String,
-    origin: Option<String>,
-    token_origins: BTreeMap<String, String>,
+    first_seen: FirstSeenOrigins,
     hosts: Vec<AuthHost>,
     /// The document came from the web: it is believed once, and hosts that it names
     /// beside the API's own are reached only if they are public.
@@ -101,27 +100,24 @@ impl SecretOrigins {
         token_origins: BTreeMap<String, String>,
     ) -> SecretOrigins {
         let said = FirstSeenOrigins { spec: String::new(), origin, token_origins };
-        let known = match memory {
+        let first_seen = match memory {
             Some(memory) => memory.recall_or_remember(said),
             None => said,
         };
-        SecretOrigins {
-            api: api.to_owned(),
-            origin: known.origin,
-            token_origins: known.token_origins,
-            hosts: hosts.to_vec(),
-            from_web: memory.is_some(),
-        }
+        let from_web = memory.is_some();
+        SecretOrigins { api: api.to_owned(), first_seen, hosts: hosts.to_vec(), from_web }
     }
 
     /// Wherever the document says it is, the operator says that it is here.
-    pub(crate) fn with_base_url(self, base_url: &Url) -> SecretOrigins {
-        SecretOrigins { origin: Some(base_url.origin().ascii_serialization()), ..self }
+    pub(crate) fn with_base_url(mut self, base_url: &Url) -> SecretOrigins {
+        self.first_seen.origin = Some(base_url.origin().ascii_serialization());
+        self
     }
 
     /// Whether the API's own secrets may be sent to this address.
     pub(crate) fn covers_url(&self, url: &Url) -> bool {
-        let is_home = self.origin.as_deref() == Some(&url.origin().ascii_serialization());
+        let is_home =
+            self.first_seen.origin.as_deref() == Some(&url.origin().ascii_serialization());
         is_home || self.hosts.iter().any(|host| host.covers_url(url))
     }
 
@@ -131,7 +127,7 @@ impl SecretOrigins {
             return Ok(());
         }
         let (api, there) = (&self.api, url.origin().ascii_serialization());
-        let home = match &self.origin {
+        let home = match &self.first_seen.origin {
             Some(origin) => format!("they belong to {origin}"),
             None => "it is not known where they belong".to_owned(),
         };
@@ -147,7 +143,7 @@ impl SecretOrigins {
     /// Refuse to send a client secret to an address that did not give out tokens before.
     pub(crate) fn check_token_url(&self, scheme: &str, url: &Url) -> Result<()> {
         let there = url.origin().ascii_serialization();
-        if self.token_origins.get(scheme) == Some(&there) || self.covers_url(url) {
+        if self.first_seen.token_origins.get(scheme) == Some(&there) || self.covers_url(url) {
             return Ok(());
         }
         let api = &self.api;
@@ -164,10 +160,14 @@ impl SecretOrigins {
 impl OriginMemory {
     /// What the document said the first time; what it says now if this is it.
     fn recall_or_remember(&self, said: FirstSeenOrigins) -> FirstSeenOrigins {
-        let spec = spec_fingerprint(&self.spec);
-        let mut known = match read_first_seen(&self.file).filter(|it| it.spec == spec) {
-            Some(known) => known,
-            None => FirstSeenOrigins { spec, origin: None, token_origins: BTreeMap::new() },
+        // The address may have a secret in it.
+        let spec = format!("{:x}", Sha256::digest(self.spec.as_str()));
+        let kept = std::fs::read(&self.file).ok().and_then(|it| serde_json::from_slice(&it).ok());
+        let mut known = match kept {
+            Some(FirstSeenOrigins { spec: same, origin, token_origins }) if same == spec => {
+                FirstSeenOrigins { spec, origin, token_origins }
+            }
+            _ => FirstSeenOrigins { spec, ..FirstSeenOrigins::default() },
         };
         let before = known.clone();
         known.origin = known.origin.or(said.origin);
@@ -182,15 +182,6 @@ impl OriginMemory {
         }
         known
     }
-}
-
-fn read_first_seen(file: &Path) -> Option<FirstSeenOrigins> {
-    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
-}
-
-/// The address may have a secret in it.
-fn spec_fingerprint(spec: &Url) -> String {
-    format!("{:x}", Sha256::digest(spec.as_str()))
 }
 
 /// A name as a key of TOML.

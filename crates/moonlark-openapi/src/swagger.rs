@@ -4,22 +4,22 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::document_tree::TreeNode;
-use crate::openapi_document::{DocumentNode, OpenApiDocument};
+use crate::openapi_document::OpenApiDocument;
 use crate::param_style::{ParamEncoding, ParamStyle};
 use crate::parameter::{self, DocumentPart, OperationParam, ParamLocation};
-use crate::request_body::{self, BodyKind};
+use crate::request_body::{BodyKind, BodyPlan, body_kind, file_fields};
 
 /// The parameters, and the body that is made of some of them.
 pub(crate) fn read_swagger_parameters(
     document: &OpenApiDocument,
-    operation: DocumentNode<'_>,
-    listed: Vec<DocumentNode<'_>>,
-) -> Result<(Vec<OperationParam>, Option<request_body::BodyPlan>), String> {
+    operation: TreeNode<'_>,
+    listed: Vec<TreeNode<'_>>,
+) -> Result<(Vec<OperationParam>, Option<BodyPlan>), String> {
     let mut params = Vec::new();
     let mut body = None;
-    let mut form: Vec<DocumentNode<'_>> = Vec::new();
+    let mut form: Vec<TreeNode<'_>> = Vec::new();
     for node in listed {
-        match node.json.field_text("in") {
+        match node.field_text("in") {
             "body" => body = Some(read_whole_body(document, operation, node)),
             "formData" => form.push(node),
             _ => params.push(read_swagger_parameter(node)?),
@@ -31,53 +31,37 @@ pub(crate) fn read_swagger_parameters(
     Ok((params, body))
 }
 
-fn read_swagger_parameter(node: DocumentNode<'_>) -> Result<OperationParam, String> {
-    let name = node.json.field_text("name");
-    let place = parameter::parse_location(node.json.field_text("in"), name)?;
-    let (style, explode) = match (node.json.field_text("collectionFormat"), place) {
+fn read_swagger_parameter(node: TreeNode<'_>) -> Result<OperationParam, String> {
+    let place = parameter::parse_location(node)?;
+    let (style, explode) = match (node.field_text("collectionFormat"), place) {
         ("ssv", ParamLocation::Query) => (ParamStyle::Delimited(' '), false),
         ("tsv", ParamLocation::Query) => (ParamStyle::Delimited('\t'), false),
         ("pipes", ParamLocation::Query) => (ParamStyle::Delimited('|'), false),
         ("multi", ParamLocation::Query) => (ParamStyle::Form, true),
-        (_, ParamLocation::Query | ParamLocation::Querystring | ParamLocation::Cookie) => {
-            (ParamStyle::Form, false)
-        }
         (_, ParamLocation::Path | ParamLocation::Header) => (ParamStyle::Simple, false),
+        _ => (ParamStyle::Form, false),
     };
-    Ok(OperationParam {
-        arg: name.to_owned(),
-        name: name.to_owned(),
-        place,
-        required: place == ParamLocation::Path || node.json.is_field_true("required"),
-        description: node.json.field_text("description").trim().to_owned(),
-        schema: match node.json.get("schema") {
-            Some(json) => DocumentPart::from_node(DocumentNode { json, ..node }),
-            None => DocumentPart::from_json(&param_schema(node.json), node.file),
-        },
-        writing: ParamEncoding { style, explode, reserved: false },
-    })
+    let schema = if node.has_field("schema") {
+        DocumentPart::schema_of(node)
+    } else {
+        DocumentPart::from_json(&param_schema(node), &node.tree.address)
+    };
+    let writing = ParamEncoding { style, explode, reserved: false };
+    Ok(OperationParam::new(node, place, schema, writing))
 }
 
 fn read_whole_body(
     document: &OpenApiDocument,
-    operation: DocumentNode<'_>,
-    node: DocumentNode<'_>,
-) -> request_body::BodyPlan {
-    let consumed = consumed_media_types(document, operation);
-    let media = consumed
-        .iter()
-        .find(|it| request_body::body_kind(it) == BodyKind::Json)
-        .or(consumed.first());
-    let media = media.map_or("application/json", String::as_str);
-    request_body::BodyPlan {
-        kind: request_body::body_kind(media),
+    operation: TreeNode<'_>,
+    node: TreeNode<'_>,
+) -> BodyPlan {
+    let media = choose_media_type(document, operation, "consumes");
+    BodyPlan {
+        kind: body_kind(media),
         media: media.to_owned(),
-        required: node.json.is_field_true("required"),
-        description: node.json.field_text("description").trim().to_owned(),
-        schema: match node.json.get("schema") {
-            Some(json) => DocumentPart::from_node(DocumentNode { json, ..node }),
-            None => DocumentPart::any_schema(),
-        },
+        required: node.is_field_true("required"),
+        description: node.field_text("description").trim().to_owned(),
+        schema: DocumentPart::schema_of(node),
         encoding: None,
         files: Vec::new(),
     }
@@ -85,40 +69,37 @@ fn read_whole_body(
 
 fn read_form_body(
     document: &OpenApiDocument,
-    operation: DocumentNode<'_>,
-    fields: &[DocumentNode<'_>],
-) -> request_body::BodyPlan {
-    let has_file = fields.iter().any(|node| node.json.field_text("type") == "file");
-    let multipart = |it: &String| request_body::body_kind(it) == BodyKind::Multipart;
-    let kind = if has_file || consumed_media_types(document, operation).iter().any(multipart) {
-        BodyKind::Multipart
-    } else {
-        BodyKind::Form
-    };
+    operation: TreeNode<'_>,
+    fields: &[TreeNode<'_>],
+) -> BodyPlan {
+    let has_file = fields.iter().any(|node| node.field_text("type") == "file");
+    let mut consumed = media_types(document, operation, "consumes");
+    let is_multipart = has_file || consumed.any(|it| body_kind(it) == BodyKind::Multipart);
     let mut properties = Map::new();
     let mut required = Vec::new();
     for node in fields {
-        let name = node.json.field_text("name");
-        if node.json.is_field_true("required") {
+        let name = node.field_text("name");
+        if node.is_field_true("required") {
             required.push(json!(name));
         }
-        properties.insert(name.to_owned(), param_schema(node.json));
+        properties.insert(name.to_owned(), param_schema(*node));
     }
-    let media = match kind {
-        BodyKind::Multipart => "multipart/form-data",
-        _ => "application/x-www-form-urlencoded",
+    let (kind, media) = if is_multipart {
+        (BodyKind::Multipart, "multipart/form-data")
+    } else {
+        (BodyKind::Form, "application/x-www-form-urlencoded")
     };
     let schema = DocumentPart::from_json(
         &json!({"type": "object", "properties": properties, "required": required}),
-        fields.first().map_or("", |node| node.file),
+        fields.first().map_or("", |node| &node.tree.address),
     );
-    request_body::BodyPlan {
+    BodyPlan {
         kind,
         media: media.to_owned(),
         required: !required.is_empty(),
         description: String::new(),
         files: match kind {
-            BodyKind::Multipart => request_body::file_fields(document, schema.to_node(document)),
+            BodyKind::Multipart => file_fields(document, schema.to_node(document)),
             _ => Vec::new(),
         },
         schema,
@@ -126,10 +107,25 @@ fn read_form_body(
     }
 }
 
-fn consumed_media_types(document: &OpenApiDocument, operation: DocumentNode<'_>) -> Vec<String> {
-    let list = operation.json.get("consumes").or_else(|| document.root_node().json.get("consumes"));
-    let items = list.into_iter().flat_map(TreeNode::items);
-    items.filter_map(|it| it.as_str().map(str::to_owned)).collect()
+/// What an operation says that it `consumes` or `produces`, or the document for all.
+fn media_types<'a>(
+    document: &'a OpenApiDocument,
+    operation: TreeNode<'a>,
+    key: &str,
+) -> impl Iterator<Item = &'a str> + use<'a> {
+    let list = operation.get(key).or_else(|| document.root_node().get(key));
+    list.into_iter().flat_map(TreeNode::items).filter_map(TreeNode::as_str)
+}
+
+/// The one of them to use.
+pub(crate) fn choose_media_type<'a>(
+    document: &'a OpenApiDocument,
+    operation: TreeNode<'a>,
+    key: &str,
+) -> &'a str {
+    let mut all = media_types(document, operation, key);
+    let json = all.find(|it| body_kind(it) == BodyKind::Json);
+    json.or_else(|| media_types(document, operation, key).next()).unwrap_or("application/json")
 }
 
 /// The type that stands beside the name.
@@ -151,46 +147,27 @@ pub(crate) fn servers_from_host(root: TreeNode<'_>) -> Json {
     if host.is_empty() {
         return json!([{ "url": base }]);
     }
-    let schemes = || root.get("schemes").into_iter().flat_map(TreeNode::items);
-    let has = |name: &str| schemes().any(|scheme| scheme == name);
+    let has = |name: &str| root.list_items("schemes").any(|scheme| scheme == name);
     let scheme = if has("http") && !has("https") { "http" } else { "https" };
     json!([{ "url": format!("{scheme}://{host}{base}") }])
 }
 
-/// The type of what an operation answers with.
-pub(crate) fn produced_media_type<'a>(
-    document: &'a OpenApiDocument,
-    operation: DocumentNode<'a>,
-) -> &'a str {
-    let list = operation.json.get("produces").or_else(|| document.root_node().json.get("produces"));
-    let items = list.into_iter().flat_map(TreeNode::items).filter_map(TreeNode::as_str);
-    let mut items = items.peekable();
-    let first = items.peek().copied();
-    items
-        .find(|it| request_body::body_kind(it) == BodyKind::Json)
-        .or(first)
-        .unwrap_or("application/json")
-}
-
 /// A security definition as OpenAPI 3 would put it.
-pub(crate) fn convert_security_definition(definition: &Json) -> Json {
-    match text_field(definition, "type") {
+pub(crate) fn convert_security_definition(definition: TreeNode<'_>) -> Json {
+    match definition.field_text("type") {
         "basic" => json!({"type": "http", "scheme": "basic"}),
         "oauth2" => {
-            let flow = match text_field(definition, "flow") {
+            let flow = match definition.field_text("flow") {
                 "application" => "clientCredentials",
                 "accessCode" => "authorizationCode",
                 flow => flow,
             };
+            let field = |key: &str| definition.get(key).map(TreeNode::to_json);
             json!({"type": "oauth2", "flows": { flow: {
-                "tokenUrl": definition.get("tokenUrl"),
-                "scopes": definition.get("scopes"),
+                "tokenUrl": field("tokenUrl"),
+                "scopes": field("scopes"),
             }}})
         }
-        _ => definition.clone(),
+        _ => definition.to_json(),
     }
-}
-
-fn text_field<'a>(json: &'a Json, key: &str) -> &'a str {
-    json.get(key).and_then(Json::as_str).unwrap_or_default()
 }
