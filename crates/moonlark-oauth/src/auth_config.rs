@@ -126,38 +126,26 @@ struct UpstreamAuthTable {
     private_addresses: bool,
 }
 
-impl UpstreamAuthConfig {
-    /// What a person would write: `auth = "oauth"`.
-    fn from_keyword(word: &str) -> Result<Self, String> {
-        match word {
-            "none" => Ok(UpstreamAuthConfig::None),
-            "oauth" => Ok(UpstreamAuthConfig::OAuth(Box::default())),
-            other => Err(format!(
-                "{other:?} is no way to authenticate; write \"none\", \"oauth\" or a table such as \
-                 {{ type = \"bearer\", token = \"${{TOKEN}}\" }}"
-            )),
-        }
-    }
-}
-
 impl TryFrom<UpstreamAuthTable> for UpstreamAuthConfig {
     type Error = String;
 
     fn try_from(table: UpstreamAuthTable) -> Result<Self, String> {
-        let misplaced = table.misplaced_keys();
-        if let Some(key) = misplaced.first() {
+        if let Some(key) = table.find_misplaced_key() {
             let kind = table.kind.type_name();
             return Err(format!("{key} does not belong to type = \"{kind}\""));
         }
         match table.kind {
             UpstreamAuthKind::None => Ok(UpstreamAuthConfig::None),
-            UpstreamAuthKind::Bearer => match (table.token, table.token_file) {
-                (Some(token), None) => {
-                    Ok(UpstreamAuthConfig::Bearer(BearerTokenSource::Token(token)))
-                }
-                (None, Some(file)) => Ok(UpstreamAuthConfig::Bearer(BearerTokenSource::File(file))),
-                _ => Err("type = \"bearer\" needs either token or token_file".to_owned()),
-            },
+            UpstreamAuthKind::Bearer => {
+                let source = match (table.token, table.token_file) {
+                    (Some(token), None) => BearerTokenSource::Token(token),
+                    (None, Some(file)) => BearerTokenSource::File(file),
+                    _ => {
+                        return Err("type = \"bearer\" needs either token or token_file".to_owned());
+                    }
+                };
+                Ok(UpstreamAuthConfig::Bearer(source))
+            }
             UpstreamAuthKind::Oauth => build_oauth_config(table)
                 .map(|settings| UpstreamAuthConfig::OAuth(Box::new(settings))),
         }
@@ -200,9 +188,9 @@ impl UpstreamAuthKind {
 }
 
 impl UpstreamAuthTable {
-    /// The keys that are set and mean nothing with this type.
-    fn misplaced_keys(&self) -> Vec<&'static str> {
-        let set = [
+    /// A key that is set and means nothing with this type.
+    fn find_misplaced_key(&self) -> Option<&'static str> {
+        let mut set = [
             (UpstreamAuthKind::Bearer, "token", self.token.is_some()),
             (UpstreamAuthKind::Bearer, "token_file", self.token_file.is_some()),
             (UpstreamAuthKind::Oauth, "grant", self.grant.is_some()),
@@ -213,9 +201,9 @@ impl UpstreamAuthTable {
             (UpstreamAuthKind::Oauth, "scopes", !self.scopes.is_empty()),
             (UpstreamAuthKind::Oauth, "redirect_port", self.redirect_port.is_some()),
             (UpstreamAuthKind::Oauth, "private_addresses", self.private_addresses),
-        ];
-        let misplaced = set.iter().filter(|(kind, _, set)| *set && *kind != self.kind);
-        misplaced.map(|(_, key, _)| *key).collect()
+        ]
+        .into_iter();
+        set.find(|(kind, _, set)| *set && *kind != self.kind).map(|(_, key, _)| key)
     }
 }
 
@@ -231,7 +219,14 @@ impl<'de> Deserialize<'de> for UpstreamAuthConfig {
             }
 
             fn visit_str<E: de::Error>(self, word: &str) -> Result<UpstreamAuthConfig, E> {
-                UpstreamAuthConfig::from_keyword(word).map_err(E::custom)
+                match word {
+                    "none" => Ok(UpstreamAuthConfig::None),
+                    "oauth" => Ok(UpstreamAuthConfig::OAuth(Box::default())),
+                    other => Err(E::custom(format_args!(
+                        "{other:?} is no way to authenticate; write \"none\", \"oauth\" or a table \
+                         such as {{ type = \"bearer\", token = \"${{TOKEN}}\" }}"
+                    ))),
+                }
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<UpstreamAuthConfig, A::Error> {
@@ -263,8 +258,6 @@ impl Serialize for UpstreamAuthConfig {
             }
             UpstreamAuthConfig::OAuth(settings) => UpstreamAuthTable {
                 kind: UpstreamAuthKind::Oauth,
-                token: None,
-                token_file: None,
                 grant: Some(settings.grant),
                 client_id: settings.client_id,
                 client_secret: settings.client_secret,
@@ -273,6 +266,7 @@ impl Serialize for UpstreamAuthConfig {
                 scopes: settings.scopes,
                 redirect_port: settings.redirect_port,
                 private_addresses: settings.private_addresses,
+                ..UpstreamAuthTable::default()
             },
         };
         table.serialize(to)

@@ -42,7 +42,7 @@ pub use login::{
 };
 
 use oauth_session::OAuthAuthorizer;
-use static_auth::{AnonymousAuthorizer, ConfiguredTokenAuthorizer, TokenFileAuthorizer};
+use static_auth::{StaticAuthorizer, StaticCredential, TokenFile};
 
 /// An upstream, as far as logging in to it goes.
 #[derive(Debug, Clone)]
@@ -84,19 +84,19 @@ fn follows_redirects() -> bool {
 /// Who says which token goes with a request to this upstream. Tokens that are obtained
 /// or read are `secrets` before any of them is sent.
 pub fn build_authorizer(account: UpstreamAccount, secrets: Secrets) -> Arc<dyn RequestAuthorizer> {
-    let upstream = account.name.clone();
-    match &account.auth {
-        UpstreamAuthConfig::None => Arc::new(AnonymousAuthorizer { upstream }),
+    let credential = match &account.auth {
+        UpstreamAuthConfig::None => StaticCredential::Nothing,
         UpstreamAuthConfig::Bearer(BearerTokenSource::Token(token)) => {
-            Arc::new(ConfiguredTokenAuthorizer { upstream, token: token.clone() })
+            StaticCredential::Token(token.clone())
         }
         UpstreamAuthConfig::Bearer(BearerTokenSource::File(path)) => {
             let path = account.base_dir.join(path);
-            Arc::new(TokenFileAuthorizer { upstream, path, secrets, seen: Mutex::new(None) })
+            StaticCredential::File(TokenFile { path, secrets, seen: Mutex::new(None) })
         }
         UpstreamAuthConfig::OAuth(settings) => {
             let settings = (**settings).clone();
-            Arc::new(OAuthAuthorizer::new(account, settings, secrets))
+            return Arc::new(OAuthAuthorizer::new(account, settings, secrets));
         }
-    }
+    };
+    Arc::new(StaticAuthorizer { upstream: account.name, credential })
 }

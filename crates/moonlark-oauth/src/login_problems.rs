@@ -3,9 +3,9 @@
 //! What an authorization server says is quoted, shortened, and never with one
 //! of our secrets in it, should it send one back.
 
+use moonlark_core::Problem;
 use moonlark_core::problem::cut_message;
 use moonlark_core::secret::{SecretValue, Secrets};
-use moonlark_core::{Problem, ProblemCode};
 use rmcp::transport::auth::AuthError;
 
 use crate::auth_config::OAuthConfig;
@@ -24,61 +24,58 @@ pub(super) fn problem_from_auth_error(
 ) -> Problem {
     let mut problem = match error {
         AuthError::MetadataError(said) => {
-            let message = format!(
-                "how to log in to {upstream} cannot be found out: {}",
-                shorten_to_line(&said)
-            );
             let private = said.contains("is allowed for OAuth requests")
                 || said.contains("address not allowed");
+            let said = shorten_to_line(&said);
+            let message = format!("how to log in to {upstream} cannot be found out: {said}");
             Problem::unavailable(message).with_optional_hint(private.then(|| {
                 "if that address is yours, add `private_addresses = true` to its auth table"
                     .to_owned()
             }))
         }
-        AuthError::TokenRefreshFailed(said) => Problem::unavailable(format!(
-            "the login of {upstream} was not renewed: {}",
-            shorten_to_line(&said)
-        )),
+        AuthError::TokenRefreshFailed(said) => {
+            let said = shorten_to_line(&said);
+            Problem::unavailable(format!("the login of {upstream} was not renewed: {said}"))
+        }
         AuthError::RegistrationFailed(said) => {
-            let message =
-                format!("Moonlark cannot register for {upstream}: {}", shorten_to_line(&said));
-            Problem::unavailable(message).with_retryable(false).with_hint(
-                "register a client by hand at its authorization server, with \
-                 http://127.0.0.1:7332/callback as its redirect address, and set client_id and \
-                 redirect_port = 7332 in its auth table",
-            )
+            let said = shorten_to_line(&said);
+            Problem::unavailable(format!("Moonlark cannot register for {upstream}: {said}"))
+                .with_retryable(false)
+                .with_hint(
+                    "register a client by hand at its authorization server, with \
+                     http://127.0.0.1:7332/callback as its redirect address, and set client_id \
+                     and redirect_port = 7332 in its auth table",
+                )
         }
         AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
-            Problem::new(
-                ProblemCode::Denied,
-                format!(
-                    "the login of {upstream} is not to be trusted: it should come from {}, but \
-                     says {}",
-                    shorten_to_line(&expected_issuer),
-                    shorten_to_line(&received_issuer)
-                ),
-            )
+            let received = shorten_to_line(&received_issuer);
+            untrusted_login_problem(upstream, &expected_issuer, &format!("says {received}"))
         }
-        AuthError::AuthorizationServerMissingIssuer { expected_issuer } => Problem::new(
-            ProblemCode::Denied,
-            format!(
-                "the login of {upstream} is not to be trusted: it should come from {}, but does \
-                 not say so",
-                shorten_to_line(&expected_issuer)
-            ),
-        ),
+        AuthError::AuthorizationServerMissingIssuer { expected_issuer } => {
+            untrusted_login_problem(upstream, &expected_issuer, "does not say so")
+        }
         other => {
-            let message =
-                format!("no login for {upstream}: {}", shorten_to_line(&other.to_string()));
-            Problem::unavailable(message).with_retryable(false)
+            let said = shorten_to_line(&other.to_string());
+            Problem::unavailable(format!("no login for {upstream}: {said}")).with_retryable(false)
         }
     };
     if let Some(secret) = &settings.client_secret {
-        let key = "client_secret".to_owned();
-        let secret = SecretValue { key, value: secret.expose_secret().to_owned(), by_name: true };
-        Secrets::new(vec![secret]).redact_problem(&mut problem);
+        redact_sent_secret(&mut problem, "client_secret", secret.expose_secret());
     }
     problem
+}
+
+fn untrusted_login_problem(upstream: &str, expected_issuer: &str, but: &str) -> Problem {
+    Problem::denied(format!(
+        "the login of {upstream} is not to be trusted: it should come from {}, but {but}",
+        shorten_to_line(expected_issuer)
+    ))
+}
+
+/// Take what was sent to a server out of what it said to that.
+pub(super) fn redact_sent_secret(problem: &mut Problem, key: &str, value: &str) {
+    let secret = SecretValue { key: key.to_owned(), value: value.to_owned(), by_name: true };
+    Secrets::new(vec![secret]).redact_problem(problem);
 }
 
 /// On one line, and not a page of it.

@@ -5,7 +5,6 @@
 //! library's; only this file and [`crate::login_problems`] know its types. When a token
 //! is needed, where it is kept and who is asked is decided elsewhere.
 
-use moonlark_core::secret::{SecretValue, Secrets};
 use moonlark_core::{Problem, ProblemCode, Result};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig,
@@ -18,7 +17,7 @@ use url::Url;
 
 use crate::UpstreamAccount;
 use crate::auth_config::OAuthConfig;
-use crate::login_problems::problem_from_auth_error;
+use crate::login_problems::{problem_from_auth_error, redact_sent_secret, shorten_to_line};
 use crate::login_record::{OAuthClient, OAuthTokens, merge_scopes, unix_seconds_now};
 
 pub(super) struct OAuthFlow {
@@ -39,12 +38,6 @@ pub(super) struct OAuthCallback {
     pub(super) issuer: Option<String>,
     pub(super) error: Option<String>,
     pub(super) error_description: Option<String>,
-}
-
-pub(super) enum TokenRefreshOutcome {
-    Renewed(OAuthTokens),
-    /// It will never work again: somebody has to log in.
-    Rejected,
 }
 
 impl OAuthFlow {
@@ -88,14 +81,11 @@ impl OAuthFlow {
                 _ => false,
             };
             if !safe {
-                return Err(Problem::new(
-                    ProblemCode::Denied,
-                    format!(
-                        "the authorization server of {} names an address that is not https: {}",
-                        self.upstream,
-                        crate::login_problems::shorten_to_line(endpoint)
-                    ),
-                ));
+                return Err(Problem::denied(format!(
+                    "the authorization server of {} names an address that is not https: {}",
+                    self.upstream,
+                    shorten_to_line(endpoint)
+                )));
             }
         }
         Ok(())
@@ -104,14 +94,11 @@ impl OAuthFlow {
     /// An upstream that names another server must not get our secret sent there.
     fn check_issuer(&self) -> Result<()> {
         match &self.settings.issuer {
-            Some(issuer) if *issuer != self.issuer() => Err(Problem::new(
-                ProblemCode::Denied,
-                format!(
-                    "upstream '{}' names the authorization server {}, but its auth table says {issuer}",
-                    self.upstream,
-                    self.issuer()
-                ),
-            )
+            Some(issuer) if *issuer != self.issuer() => Err(Problem::denied(format!(
+                "upstream '{}' names the authorization server {}, but its auth table says {issuer}",
+                self.upstream,
+                self.issuer()
+            ))
             .with_hint("if it moved and you trust the new one, change issuer in the auth table")),
             _ => Ok(()),
         }
@@ -120,10 +107,7 @@ impl OAuthFlow {
     /// Which authorization server this is. Old ones do not say, and are known
     /// by their address.
     pub(super) fn issuer(&self) -> String {
-        match &self.metadata.issuer {
-            Some(issuer) => issuer.clone(),
-            None => self.metadata.token_endpoint.clone(),
-        }
+        self.metadata.issuer.as_ref().unwrap_or(&self.metadata.token_endpoint).clone()
     }
 
     /// Where tokens are given back: only where they came from.
@@ -136,8 +120,7 @@ impl OAuthFlow {
 
     /// What to ask for: what the operator says, else what the upstream does.
     pub(super) async fn scopes_to_request(&self, also: &[String]) -> Vec<String> {
-        let wanted: Vec<&str> = self.settings.scopes.iter().map(String::as_str).collect();
-        let wanted = if wanted.is_empty() {
+        let wanted = if self.settings.scopes.is_empty() {
             self.manager.select_initial_scopes(&[]).await
         } else {
             self.settings.scopes.clone()
@@ -146,7 +129,7 @@ impl OAuthFlow {
     }
 
     /// Some servers give a token that can be renewed only to those who say this.
-    pub(super) fn with_offline_access(&self, mut scopes: Vec<String>) -> Vec<String> {
+    fn with_offline_access(&self, mut scopes: Vec<String>) -> Vec<String> {
         let offline = "offline_access";
         let supported = self.metadata.scopes_supported.iter().flatten().any(|it| it == offline);
         if supported && !scopes.is_empty() && !scopes.iter().any(|it| it == offline) {
@@ -229,21 +212,17 @@ impl OAuthFlow {
             let message = format!(
                 "the authorization server of {} refused: {}",
                 self.upstream,
-                crate::login_problems::shorten_to_line(&format!("{error} {more}"))
+                shorten_to_line(&format!("{error} {more}"))
             );
             return Err(Problem::new(ProblemCode::Forbidden, message));
         }
-        let code = callback.code.unwrap_or_default();
-        let state = callback.state.unwrap_or_default();
-        let exchange = self.manager.exchange_code_for_token_with_issuer(
-            &code,
-            &state,
-            callback.issuer.as_deref(),
-        );
+        let OAuthCallback { code, state, issuer, .. } = callback;
+        let (code, state) = (code.unwrap_or_default(), state.unwrap_or_default());
+        let issuer = issuer.as_deref();
+        let exchange = self.manager.exchange_code_for_token_with_issuer(&code, &state, issuer);
         let answer = exchange.await.map_err(|error| {
             let mut problem = self.auth_problem(error);
-            let code = SecretValue { key: "code".into(), value: code.clone(), by_name: true };
-            Secrets::new(vec![code]).redact_problem(&mut problem);
+            redact_sent_secret(&mut problem, "code", &code);
             problem
         })?;
         self.parse_token_response(&answer, scopes)
@@ -255,29 +234,27 @@ impl OAuthFlow {
         let Some(expected_issuer) = self.metadata.issuer.clone() else {
             return Ok(());
         };
-        match issuer {
-            Some(issuer) if issuer == expected_issuer => Ok(()),
-            Some(received) => Err(self.auth_problem(AuthError::AuthorizationServerMismatch {
-                expected_issuer,
-                received_issuer: received.to_owned(),
-            })),
-            None if required == Some(true) => {
-                Err(self
-                    .auth_problem(AuthError::AuthorizationServerMissingIssuer { expected_issuer }))
+        let error = match issuer {
+            Some(received) if received != expected_issuer => {
+                let received_issuer = received.to_owned();
+                AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer }
             }
-            None => Ok(()),
-        }
+            None if required == Some(true) => {
+                AuthError::AuthorizationServerMissingIssuer { expected_issuer }
+            }
+            _ => return Ok(()),
+        };
+        Err(self.auth_problem(error))
     }
 
-    /// New tokens for old ones.
+    /// New tokens for old ones; none if these will never work again, so that somebody
+    /// has to log in.
     pub(super) async fn refresh_tokens(
         &mut self,
         client: &OAuthClient,
         old: &OAuthTokens,
-    ) -> Result<TokenRefreshOutcome> {
-        let Some(refresh) = &old.refresh else {
-            return Ok(TokenRefreshOutcome::Rejected);
-        };
+    ) -> Result<Option<OAuthTokens>> {
+        let Some(refresh) = &old.refresh else { return Ok(None) };
         self.use_client(client)?;
         let token: OAuthTokenResponse = serde_json::from_value(json!({
             "access_token": old.access.expose_secret(),
@@ -289,17 +266,11 @@ impl OAuthFlow {
         let stored = StoredCredentials::new(client.id.clone(), Some(token), Vec::new(), None);
         self.shelf.save(stored).await.map_err(|error| self.auth_problem(error))?;
         match self.manager.refresh_token().await {
-            Ok(answer) => {
-                self.parse_token_response(&answer, &old.scopes).map(TokenRefreshOutcome::Renewed)
-            }
-            Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
-                Ok(TokenRefreshOutcome::Rejected)
-            }
+            Ok(answer) => self.parse_token_response(&answer, &old.scopes).map(Some),
+            Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => Ok(None),
             Err(error) => {
                 let mut problem = self.auth_problem(error);
-                let value = refresh.expose_secret().to_owned();
-                let secret = SecretValue { key: "refresh_token".into(), value, by_name: true };
-                Secrets::new(vec![secret]).redact_problem(&mut problem);
+                redact_sent_secret(&mut problem, "refresh_token", refresh.expose_secret());
                 Err(problem)
             }
         }

@@ -2,7 +2,7 @@
 //! one caller for all.
 //!
 //! What is asked of an authorization server is in [`crate::oauth_flow`], what happens
-//! when the upstream is not content in [`challenged`]. A process may share its
+//! when the upstream is not content in [`token_challenge`]. A process may share its
 //! login with others, so the file is looked at before and written after every
 //! renewal, under its lock.
 
@@ -25,7 +25,7 @@ use crate::auth_config::{OAuthConfig, OAuthGrantType};
 use crate::login_problems::login_needed_problem;
 use crate::login_record::{LoginRecord, OAuthTokens};
 use crate::login_store::LoginStore;
-use crate::oauth_flow::{OAuthFlow, TokenRefreshOutcome};
+use crate::oauth_flow::OAuthFlow;
 use crate::step_up_limiter::StepUpLimiter;
 
 /// After a failure, before the authorization server is asked again.
@@ -211,21 +211,15 @@ impl OAuthSession {
         record: &mut LoginRecord,
         old: &OAuthTokens,
     ) -> Result<Option<OAuthTokens>> {
-        match flow.refresh_tokens(&record.client, old).await? {
-            TokenRefreshOutcome::Renewed(tokens) => {
-                record.tokens = Some(tokens.clone());
-                self.store.save_record(record)?;
-                self.adopt_tokens(&tokens);
-                Ok(Some(tokens))
-            }
-            TokenRefreshOutcome::Rejected => {
-                if let Some(tokens) = &mut record.tokens {
-                    tokens.refresh = None;
-                }
-                self.store.save_record(record)?;
-                Ok(None)
-            }
+        let renewed = flow.refresh_tokens(&record.client, old).await?;
+        match (&renewed, &mut record.tokens) {
+            (Some(tokens), kept) => *kept = Some(tokens.clone()),
+            (None, Some(kept)) => kept.refresh = None,
+            (None, None) => {}
         }
+        self.store.save_record(record)?;
+        renewed.iter().for_each(|tokens| self.adopt_tokens(tokens));
+        Ok(renewed)
     }
 
     /// The login on disk, if it is for this upstream where it is now.
@@ -252,15 +246,14 @@ impl OAuthSession {
         if self.settings.grant == OAuthGrantType::ClientCredentials {
             return Ok(false);
         }
-        let before = self.current_tokens();
-        let Some(stored) = self.load_stored_login()?.and_then(|record| record.tokens) else {
-            return Ok(false);
+        let stored = self.load_stored_login()?.and_then(|record| record.tokens);
+        let known = self.current_tokens();
+        let is_newer = |stored: &OAuthTokens| {
+            stored.is_fresh() && known.is_none_or(|known| known.access != stored.access)
         };
-        let another = before.is_none_or(|before| before.access != stored.access);
-        if another && stored.is_fresh() {
-            self.adopt_tokens(&stored);
-        }
-        Ok(another && stored.is_fresh())
+        let newer = stored.filter(is_newer);
+        newer.iter().for_each(|tokens| self.adopt_tokens(tokens));
+        Ok(newer.is_some())
     }
 
     fn save_and_adopt(&self, record: &LoginRecord) -> Result<()> {

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
@@ -14,14 +14,47 @@ use moonlark_core::{Problem, Result};
 use moonlark_http::RequestAuthorizer;
 use parking_lot::Mutex;
 
-/// Nothing is configured, so nothing is sent.
-pub(super) struct AnonymousAuthorizer {
+pub(super) struct StaticAuthorizer {
     pub(super) upstream: String,
+    pub(super) credential: StaticCredential,
 }
 
-impl RequestAuthorizer for AnonymousAuthorizer {
+pub(super) enum StaticCredential {
+    /// Nothing is configured, so nothing is sent.
+    Nothing,
+    /// A token from the configuration.
+    Token(SecretText),
+    /// A token in a file, which somebody else renews.
+    File(TokenFile),
+}
+
+pub(super) struct TokenFile {
+    pub(super) path: PathBuf,
+    /// Where what it says is made known as one.
+    pub(super) secrets: Secrets,
+    pub(super) seen: Mutex<Option<CachedTokenHeader>>,
+}
+
+/// What was in the file, and which version of it that was.
+pub(super) struct CachedTokenHeader {
+    version: TokenFileVersion,
+    header: SecretText,
+}
+
+type TokenFileVersion = (u64, u64, i64, i64);
+
+impl RequestAuthorizer for StaticAuthorizer {
     fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
-        ready(Ok(None)).boxed()
+        let header = match &self.credential {
+            StaticCredential::Nothing => Ok(None),
+            StaticCredential::Token(token) => {
+                checked_bearer_header(&self.upstream, "token", token.expose_secret()).map(Some)
+            }
+            StaticCredential::File(file) => {
+                file.read_current_header(&self.upstream).map(|(header, _)| Some(header))
+            }
+        };
+        ready(header).boxed()
     }
 
     fn handle_challenge(
@@ -29,15 +62,20 @@ impl RequestAuthorizer for AnonymousAuthorizer {
         status: u16,
         challenge: Option<String>,
     ) -> BoxFuture<'_, Result<bool>> {
-        let answer = match status {
-            401 => Err(self.login_required_problem(challenge.as_deref())),
-            _ => Ok(false),
+        let answer = match &self.credential {
+            _ if status != 401 => Ok(false),
+            StaticCredential::Nothing => Err(self.login_required_problem(challenge.as_deref())),
+            StaticCredential::Token(_) => Err(token_rejected_problem(&self.upstream, "token")),
+            StaticCredential::File(file) => match file.read_current_header(&self.upstream) {
+                Ok((_, false)) => Err(token_rejected_problem(&self.upstream, "token_file")),
+                other => other.map(|_| true),
+            },
         };
         ready(answer).boxed()
     }
 }
 
-impl AnonymousAuthorizer {
+impl StaticAuthorizer {
     fn login_required_problem(&self, challenge: Option<&str>) -> Problem {
         let name = &self.upstream;
         let oauth = challenge.is_some_and(|it| {
@@ -63,71 +101,17 @@ impl AnonymousAuthorizer {
     }
 }
 
-/// A token from the configuration.
-pub(super) struct ConfiguredTokenAuthorizer {
-    pub(super) upstream: String,
-    pub(super) token: SecretText,
-}
-
-impl RequestAuthorizer for ConfiguredTokenAuthorizer {
-    fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
-        ready(checked_bearer_header(&self.upstream, "token", self.token.expose_secret()).map(Some))
-            .boxed()
-    }
-
-    fn handle_challenge(&self, status: u16, _: Option<String>) -> BoxFuture<'_, Result<bool>> {
-        let answer = if status == 401 {
-            Err(token_rejected_problem(&self.upstream, "token"))
-        } else {
-            Ok(false)
-        };
-        ready(answer).boxed()
-    }
-}
-
-/// A token in a file, which somebody else renews.
-pub(super) struct TokenFileAuthorizer {
-    pub(super) upstream: String,
-    pub(super) path: PathBuf,
-    /// Where what it says is made known as one.
-    pub(super) secrets: Secrets,
-    pub(super) seen: Mutex<Option<CachedTokenHeader>>,
-}
-
-/// What was in the file, and which version of it that was.
-pub(super) struct CachedTokenHeader {
-    version: TokenFileVersion,
-    header: SecretText,
-}
-
-type TokenFileVersion = (u64, u64, i64, i64);
-
-impl RequestAuthorizer for TokenFileAuthorizer {
-    fn authorization_header(&self) -> BoxFuture<'_, Result<Option<SecretText>>> {
-        ready(self.read_current_header().map(|(header, _)| Some(header))).boxed()
-    }
-
-    fn handle_challenge(&self, status: u16, _: Option<String>) -> BoxFuture<'_, Result<bool>> {
-        let answer = match status {
-            401 => self.read_current_header().and_then(|(_, changed)| {
-                if changed {
-                    Ok(true)
-                } else {
-                    Err(token_rejected_problem(&self.upstream, "token_file"))
-                }
-            }),
-            _ => Ok(false),
-        };
-        ready(answer).boxed()
-    }
-}
-
-impl TokenFileAuthorizer {
+impl TokenFile {
     /// The header, and whether it is another than last time.
-    fn read_current_header(&self) -> Result<(SecretText, bool)> {
+    fn read_current_header(&self, upstream: &str) -> Result<(SecretText, bool)> {
+        const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
         let mut seen = self.seen.lock();
-        let unusable = |error: std::io::Error| self.unreadable_token_problem(&error.to_string());
-        let mut file = File::open(&self.path).map_err(unusable)?;
+        let unusable = |error: std::io::Error| {
+            let place = SourceLocation::in_file(self.path.display().to_string());
+            Problem::unavailable(format!("the token of {upstream} cannot be read: {error}"))
+                .at_location(place)
+        };
+        let file = File::open(&self.path).map_err(unusable)?;
         let metadata = file.metadata().map_err(unusable)?;
         let version = (metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec());
         if let Some(seen) = &*seen
@@ -135,39 +119,22 @@ impl TokenFileAuthorizer {
         {
             return Ok((seen.header.clone(), false));
         }
-        let text = read_token(&mut file).map_err(unusable)?;
-        let header = checked_bearer_header(&self.upstream, "token_file", text.trim())?;
+        let mut text = String::new();
+        file.take(MAX_TOKEN_FILE_BYTES).read_to_string(&mut text).map_err(unusable)?;
+        let header = checked_bearer_header(upstream, "token_file", text.trim())?;
         self.secrets.learn_token("auth.token_file", text.trim());
         let changed = seen.as_ref().is_none_or(|seen| seen.header != header);
         *seen = Some(CachedTokenHeader { version, header: header.clone() });
         Ok((header, changed))
     }
-
-    fn unreadable_token_problem(&self, why: &str) -> Problem {
-        let message = format!("the token of {} cannot be read: {why}", self.upstream);
-        Problem::unavailable(message)
-            .at_location(SourceLocation::in_file(path_to_string(&self.path)))
-    }
-}
-
-fn path_to_string(path: &Path) -> String {
-    path.display().to_string()
-}
-
-fn read_token(file: &mut File) -> std::io::Result<String> {
-    const MAX_TOKEN_FILE_BYTES: u64 = 64 << 10;
-    let mut text = String::new();
-    file.take(MAX_TOKEN_FILE_BYTES).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// A header must not become two, nor be nothing.
 fn checked_bearer_header(upstream: &str, key: &str, token: &str) -> Result<SecretText> {
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Problem::bad_config(format!(
-            "the token of {upstream} is empty or holds characters that no token has"
-        ))
-        .at_location(SourceLocation::in_file(format!("mcp_servers.{upstream}.auth.{key}"))));
+        let message =
+            format!("the token of {upstream} is empty or holds characters that no token has");
+        return Err(Problem::bad_config(message).at_location(auth_key_location(upstream, key)));
     }
     Ok(SecretText::new(format!("Bearer {token}")))
 }
@@ -175,24 +142,30 @@ fn checked_bearer_header(upstream: &str, key: &str, token: &str) -> Result<Secre
 fn token_rejected_problem(upstream: &str, key: &str) -> Problem {
     Problem::unavailable(format!("upstream '{upstream}' does not take its token"))
         .with_retryable(false)
-        .at_location(SourceLocation::in_file(format!("mcp_servers.{upstream}.auth.{key}")))
+        .at_location(auth_key_location(upstream, key))
         .with_hint("put one there that is valid")
+}
+
+fn auth_key_location(upstream: &str, key: &str) -> SourceLocation {
+    SourceLocation::in_file(format!("mcp_servers.{upstream}.auth.{key}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn in_file(path: PathBuf) -> TokenFileAuthorizer {
-        let secrets = Secrets::with_learning(vec![]);
-        TokenFileAuthorizer { upstream: "git".into(), path, secrets, seen: Mutex::new(None) }
+    fn authorizer(credential: StaticCredential) -> StaticAuthorizer {
+        StaticAuthorizer { upstream: "git".into(), credential }
     }
 
     #[tokio::test]
     async fn a_token_file_is_read_again_when_it_changes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
-        let auth = in_file(path.clone());
+        let secrets = Secrets::with_learning(vec![]);
+        let file =
+            TokenFile { path: path.clone(), secrets: secrets.clone(), seen: Mutex::new(None) };
+        let auth = authorizer(StaticCredential::File(file));
         assert!(auth.authorization_header().await.unwrap_err().message.contains("cannot be read"));
         std::fs::write(&path, "one\n").unwrap();
         assert_eq!(auth.authorization_header().await.unwrap(), Some("Bearer one".into()));
@@ -201,14 +174,14 @@ mod tests {
         std::fs::write(&path, "second").unwrap();
         assert!(auth.handle_challenge(401, None).await.unwrap());
         assert_eq!(auth.authorization_header().await.unwrap(), Some("Bearer second".into()));
-        assert_eq!(auth.secrets.redact_text("a second"), "a [redacted:auth.token_file]");
+        assert_eq!(secrets.redact_text("a second"), "a [redacted:auth.token_file]");
         std::fs::write(&path, "a b").unwrap();
         auth.authorization_header().await.unwrap_err();
     }
 
     #[tokio::test]
     async fn a_given_token_is_sent_and_never_shown() {
-        let auth = ConfiguredTokenAuthorizer { upstream: "git".into(), token: "hunter22".into() };
+        let auth = authorizer(StaticCredential::Token("hunter22".into()));
         assert_eq!(auth.authorization_header().await.unwrap(), Some("Bearer hunter22".into()));
         assert!(!auth.handle_challenge(403, None).await.unwrap());
         let problem = auth.handle_challenge(401, None).await.unwrap_err().to_string();
@@ -217,14 +190,13 @@ mod tests {
             "error[unavailable]: upstream 'git' does not take its token\n  --> \
              mcp_servers.git.auth.token\nhint: put one there that is valid"
         );
-        let auth =
-            ConfiguredTokenAuthorizer { upstream: "git".into(), token: "a\r\nX-Evil: 1".into() };
+        let auth = authorizer(StaticCredential::Token("a\r\nX-Evil: 1".into()));
         assert!(!auth.authorization_header().await.unwrap_err().to_string().contains("Evil"));
     }
 
     #[tokio::test]
     async fn an_upstream_that_wants_a_login_says_what_to_configure() {
-        let auth = AnonymousAuthorizer { upstream: "git".into() };
+        let auth = authorizer(StaticCredential::Nothing);
         assert_eq!(auth.authorization_header().await.unwrap(), None);
         let challenge = "Bearer resource_metadata=\"https://mcp.example/x\"".to_owned();
         let hint = auth.handle_challenge(401, Some(challenge)).await.unwrap_err().hint.unwrap();
