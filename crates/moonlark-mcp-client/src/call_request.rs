@@ -112,8 +112,11 @@ async fn send_with_retry(
 ) -> Result<Object> {
     let link = shared.wait_for_connection(call.deadline()).await?;
     let failure = match attempt_request(shared, &link, call, request, params.clone()).await {
-        Err(RequestFailure::NotSent(problem)) if problem.retry_after.is_none() => {
-            let link = shared.wait_for_next_connection(&link, problem, call.deadline()).await?;
+        // One that is there refused it for some other reason.
+        Err(RequestFailure::NotSent(problem))
+            if problem.retry_after.is_none() && !link.is_open() =>
+        {
+            let link = shared.wait_for_connection(call.deadline()).await?;
             attempt_request(shared, &link, call, request, params.clone()).await
         }
         Err(RequestFailure::Lost(problem)) if request.repeatable && problem.is_retryable() => {
@@ -174,18 +177,15 @@ fn describe_span(
         ("mcp.protocol.version", text(&link.peer().version)),
         ("moonlark.source", text(shared.settings.name())),
     ];
-    let target = match (method, name) {
+    let target = name.filter(|_| matches!(method, "tools/call" | "prompts/get"));
+    match (method, target) {
         ("tools/call", Some(name)) => {
             facts.push(("gen_ai.operation.name", text("execute_tool")));
             facts.push(("gen_ai.tool.name", text(name)));
-            Some(name)
         }
-        ("prompts/get", Some(name)) => {
-            facts.push(("gen_ai.prompt.name", text(name)));
-            Some(name)
-        }
-        _ => None,
-    };
+        (_, Some(name)) => facts.push(("gen_ai.prompt.name", text(name))),
+        (_, None) => {}
+    }
     match &shared.settings.target.way {
         McpTransportConfig::Stdio { .. } => facts.push(("network.transport", text("pipe"))),
         McpTransportConfig::Http { url, .. } | McpTransportConfig::Sse { url, .. } => {

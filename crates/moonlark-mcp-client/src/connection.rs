@@ -97,18 +97,14 @@ pub(crate) struct McpRequestOptions {
     pub owner: u64,
 }
 
-/// What the server says that belongs to one request of ours. Called by
-/// whoever reads the connection: it must not block.
+/// What the server says. Called by whoever reads the connection: it must not block.
 pub(crate) trait RequestListener: Send + Sync {
     fn on_notification(&self, method: &str, params: Object);
     fn on_request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, RpcError>>;
 }
 
-/// What the server says that belongs to no request of ours. Called by whoever
-/// reads the connection: it must not block.
-pub(crate) trait ConnectionInbox: Send + Sync {
-    fn on_notification(&self, method: &str, params: Object);
-    fn on_request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, RpcError>>;
+/// Is told what the server says that belongs to no request of ours.
+pub(crate) trait ConnectionInbox: RequestListener {
     /// What must not be in the log of what the server says.
     fn secrets(&self) -> Secrets;
 }
@@ -170,15 +166,12 @@ impl McpTransport {
         }
     }
 
-    pub(super) async fn send_notification(
-        &self,
-        method: &str,
-        params: Object,
-    ) -> Result<(), RequestFailure> {
+    /// A notification without parameters.
+    pub(super) async fn send_notification(&self, method: &str) -> Result<(), RequestFailure> {
         match self {
-            McpTransport::Stdio(stdio) => stdio.send_notification(method, params).await,
-            McpTransport::Http(http) => http.send_notification(method, params).await,
-            McpTransport::Sse(sse) => sse.send_notification(method, params).await,
+            McpTransport::Stdio(stdio) => stdio.send_notification(method).await,
+            McpTransport::Http(http) => http.send_notification(method).await,
+            McpTransport::Sse(sse) => sse.send_notification(method).await,
         }
     }
 
@@ -186,7 +179,8 @@ impl McpTransport {
         match self {
             McpTransport::Stdio(stdio) => stdio.close_connection(pace).await,
             McpTransport::Http(http) => http.close_connection(pace).await,
-            McpTransport::Sse(sse) => sse.close_connection(),
+            // Without its stream the server knows that we are gone.
+            McpTransport::Sse(sse) => sse.rpc_session().close(),
         }
     }
 

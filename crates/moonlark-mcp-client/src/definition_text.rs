@@ -11,10 +11,7 @@ use moonlark_core::value::Object;
 /// Clean every text of an MCP definition that agents read. How much of its
 /// description was left out, if any was.
 pub(crate) fn clean_definition(definition: &mut Object) -> Option<String> {
-    let before = match definition.get("description") {
-        Some(Value::Str(text)) => text.len(),
-        _ => 0,
-    };
+    let before = text_field(definition, "description").len();
     clean_field(definition, "description", MAX_DESCRIPTION_BYTES);
     clean_field(definition, "title", MAX_FIELD_TEXT_BYTES);
     if let Some(Value::Object(annotations)) = definition.get_mut("annotations") {
@@ -37,13 +34,11 @@ pub(crate) fn clean_definition(definition: &mut Object) -> Option<String> {
 /// The same for an entry of a list of resources or prompts, which describes itself
 /// and its arguments.
 pub(crate) fn clean_entry(entry: &mut Object) {
-    clean_field(entry, "description", MAX_FIELD_TEXT_BYTES);
-    clean_field(entry, "title", MAX_FIELD_TEXT_BYTES);
+    clean_texts(entry);
     if let Some(Value::Array(arguments)) = entry.get_mut("arguments") {
         for argument in arguments {
             if let Value::Object(argument) = argument {
-                clean_field(argument, "description", MAX_FIELD_TEXT_BYTES);
-                clean_field(argument, "title", MAX_FIELD_TEXT_BYTES);
+                clean_texts(argument);
             }
         }
     }
@@ -53,13 +48,22 @@ pub(crate) fn clean_entry(entry: &mut Object) {
 fn clean_schema(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            for key in ["description", "title"] {
-                clean_field(fields, key, MAX_FIELD_TEXT_BYTES);
-            }
+            clean_texts(fields);
             fields.values_mut().for_each(clean_schema);
         }
         Value::Array(items) => items.iter_mut().for_each(clean_schema),
         _ => {}
+    }
+}
+
+/// The text in a field of a definition; empty if there is none.
+pub(crate) fn text_field<'a>(definition: &'a Object, key: &str) -> &'a str {
+    definition.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn clean_texts(fields: &mut Object) {
+    for key in ["description", "title"] {
+        clean_field(fields, key, MAX_FIELD_TEXT_BYTES);
     }
 }
 

@@ -242,10 +242,7 @@ impl McpHandshake<'_> {
             http.set_protocol_version(&server.version);
         }
         let failed = |failure| self.handshake_problem("the end of the handshake", failure);
-        carrier
-            .send_notification("notifications/initialized", Object::new())
-            .await
-            .map_err(failed)?;
+        carrier.send_notification("notifications/initialized").await.map_err(failed)?;
         if let McpTransport::Http(http) = &carrier {
             http.open_listening_stream().await;
         }
@@ -307,8 +304,9 @@ impl McpHandshake<'_> {
 
     fn handshake_problem(&self, what: &str, failure: RequestFailure) -> Problem {
         match failure {
-            RequestFailure::NotSent(problem) | RequestFailure::Lost(problem) => problem,
-            RequestFailure::Unauthorized(problem) => problem,
+            RequestFailure::NotSent(problem)
+            | RequestFailure::Lost(problem)
+            | RequestFailure::Unauthorized(problem) => problem,
             RequestFailure::Refused(RpcError { code, message, .. }) => {
                 let (name, message) = (&self.target.name, shorten_text(&message));
                 Problem::unavailable(format!(

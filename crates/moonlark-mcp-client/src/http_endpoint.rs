@@ -108,24 +108,14 @@ impl HttpEndpoint {
                 }
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                     if challenged || !self.answer_challenge(&response).await? {
-                        return Err(RequestFailure::Unauthorized(
-                            self.unauthorized_problem(status),
-                        )
-                        .into());
+                        let problem = self.unauthorized_problem(status);
+                        return Err(RequestFailure::Unauthorized(problem).into());
                     }
                     challenged = true;
                 }
-                StatusCode::TOO_MANY_REQUESTS => {
-                    return Err(RequestFailure::NotSent(
-                        self.busy_problem(ProblemCode::RateLimited, &response),
-                    )
-                    .into());
-                }
+                StatusCode::TOO_MANY_REQUESTS => return Err(self.busy_failure(&response)),
                 StatusCode::SERVICE_UNAVAILABLE if response.headers().contains_key(RETRY_AFTER) => {
-                    return Err(RequestFailure::NotSent(
-                        self.busy_problem(ProblemCode::Unavailable, &response),
-                    )
-                    .into());
+                    return Err(self.busy_failure(&response));
                 }
                 _ => {
                     let page = read_body_start(response, MAX_ERROR_PAGE_BYTES).await;
@@ -232,23 +222,23 @@ impl HttpEndpoint {
     ) -> Result<Url, RequestFailure> {
         *hops += 1;
         let to = location_url(from, answer.headers()).and_then(|location| location.ok());
-        match to {
-            Some(to) if to.origin() == self.url.origin() && *hops <= MAX_REDIRECT_HOPS => Ok(to),
+        let name = &self.name;
+        let problem = match to {
+            Some(to) if to.origin() == self.url.origin() && *hops <= MAX_REDIRECT_HOPS => {
+                return Ok(to);
+            }
             Some(to) => {
-                let (name, to) = (&self.name, url_origin(&to));
+                let to = url_origin(&to);
                 let message =
                     format!("upstream '{name}' sends us on to {to}, which is not followed");
-                Err(RequestFailure::NotSent(
-                    Problem::unavailable(message)
-                        .with_retryable(false)
-                        .with_hint(format!("if it moved there, set url of mcp_servers.{name}")),
-                ))
+                Problem::unavailable(message)
+                    .with_hint(format!("if it moved there, set url of mcp_servers.{name}"))
             }
             None => {
-                let message = format!("upstream '{}' sends us on, but not where to", self.name);
-                Err(RequestFailure::NotSent(Problem::unavailable(message).with_retryable(false)))
+                Problem::unavailable(format!("upstream '{name}' sends us on, but not where to"))
             }
-        }
+        };
+        Err(RequestFailure::NotSent(problem.with_retryable(false)))
     }
 
     /// Whether it is worth one more try.
@@ -280,15 +270,20 @@ impl HttpEndpoint {
             .with_retryable(false)
     }
 
-    fn busy_problem(&self, code: ProblemCode, response: &Response) -> Problem {
+    fn busy_failure(&self, response: &Response) -> HttpFailure {
         let status = response.status();
+        let code = match status {
+            StatusCode::TOO_MANY_REQUESTS => ProblemCode::RateLimited,
+            _ => ProblemCode::Unavailable,
+        };
         let mut problem =
             Problem::new(code, format!("upstream '{}' answered with HTTP {status}", self.name));
         problem.retry_after = retry_after_seconds(response.headers());
-        match problem.retry_after {
-            Some(seconds) => problem.with_hint(format!("try again in {seconds} seconds")),
-            None => problem.with_hint("try again later"),
-        }
+        let hint = match problem.retry_after {
+            Some(seconds) => format!("try again in {seconds} seconds"),
+            None => "try again later".to_owned(),
+        };
+        RequestFailure::NotSent(problem.with_hint(hint)).into()
     }
 
     fn unreachable_failure(&self, why: &str) -> RequestFailure {

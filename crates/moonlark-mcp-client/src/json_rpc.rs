@@ -39,6 +39,7 @@ pub(crate) enum RequestFailure {
 }
 
 impl RpcError {
+    pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
     pub(crate) const INVALID_PARAMS: i64 = -32602;
     pub(crate) const INTERNAL_ERROR: i64 = -32603;
 

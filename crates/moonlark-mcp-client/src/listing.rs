@@ -13,13 +13,13 @@ use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, Result, Tool, Value};
 
 use crate::connection::{McpConnection, McpPeer, McpRequestOptions};
-use crate::definition_text::clean_entry;
-use crate::json_rpc::RequestFailure;
+use crate::definition_text::{clean_entry, text_field};
+use crate::json_rpc::{RequestFailure, RpcError};
 use crate::name_mapping::{is_app_uri, tool_app_uri};
 use crate::pins;
 use crate::resource_subscriptions::SubscriptionReleaser;
 use crate::upstream_settings::UpstreamSettings;
-use crate::upstream_state::{UpstreamState, list};
+use crate::upstream_state::UpstreamState;
 use crate::upstream_tool;
 use moonlark_core::foreign_text::{MAX_INSTRUCTIONS_BYTES, clean_text};
 use moonlark_core::tool_config::ToolPattern;
@@ -30,7 +30,21 @@ const MAX_LIST_ENTRIES: usize = 50_000;
 const MAX_LISTING_PROBLEMS: usize = 20;
 /// Pages of one list.
 const MAX_LIST_PAGES: usize = 5_000;
-const METHOD_NOT_FOUND: i64 = -32601;
+
+/// One bit for each list that a server may say has changed.
+pub(crate) const TOOLS_LIST_BIT: u8 = 1;
+pub(crate) const RESOURCES_LIST_BIT: u8 = 2;
+pub(crate) const PROMPTS_LIST_BIT: u8 = 4;
+pub(crate) const ALL_LIST_BITS: u8 = 7;
+
+/// Of each list in [`McpLists`]: its bit, the capability and the method that it comes
+/// by, and what it is called in the answer and in our files.
+pub(crate) const MCP_LIST_KINDS: [(u8, &str, &str, &str, &str); 4] = [
+    (TOOLS_LIST_BIT, "tools", "tools/list", "tools", "tools"),
+    (RESOURCES_LIST_BIT, "resources", "resources/list", "resources", "resources"),
+    (RESOURCES_LIST_BIT, "resources", "resources/templates/list", "resourceTemplates", "templates"),
+    (PROMPTS_LIST_BIT, "prompts", "prompts/list", "prompts", "prompts"),
+];
 
 /// What is offered to the catalog.
 #[derive(Default)]
@@ -44,7 +58,7 @@ pub(crate) struct UpstreamOffering {
     pub(crate) is_remembered: bool,
 }
 
-type McpListEntries = Option<Arc<Vec<Object>>>;
+pub(crate) type McpListEntries = Option<Arc<Vec<Object>>>;
 
 /// The lists as they were read; none where one was not read.
 #[derive(Default, Clone)]
@@ -58,59 +72,42 @@ pub(crate) struct McpLists {
 }
 
 impl McpLists {
+    /// In the order of [`MCP_LIST_KINDS`].
+    pub(crate) fn each(&self) -> [&McpListEntries; 4] {
+        [&self.tools, &self.resources, &self.templates, &self.prompts]
+    }
+
+    pub(crate) fn each_mut(&mut self) -> [&mut McpListEntries; 4] {
+        [&mut self.tools, &mut self.resources, &mut self.templates, &mut self.prompts]
+    }
+
     /// A server that echoes what it was given shows it to everybody who reads what it
     /// offers.
-    fn without_secrets(self, secrets: &Secrets) -> McpLists {
-        let entry = |entry: Object| match secrets.redact_result(Value::Object(entry)) {
-            Value::Object(entry) => entry,
-            _ => Object::new(),
-        };
-        let list = |list: McpListEntries| -> McpListEntries {
-            let entries = Arc::unwrap_or_clone(list?);
-            Some(Arc::new(entries.into_iter().map(entry).collect()))
-        };
-        McpLists {
-            tools: list(self.tools),
-            resources: list(self.resources),
-            templates: list(self.templates),
-            prompts: list(self.prompts),
-            problems: self.problems,
+    fn redact_secrets(&mut self, secrets: &Secrets) {
+        for entry in self.each_mut().into_iter().flatten().flat_map(Arc::make_mut) {
+            if let Value::Object(clean) =
+                secrets.redact_result(Value::Object(std::mem::take(entry)))
+            {
+                *entry = clean;
+            }
         }
     }
 }
 
 /// Read the lists that are asked for.
 pub(crate) async fn read_lists(link: &McpConnection, lists: u8) -> Result<McpLists> {
-    let mut read = McpLists::default();
-    let can = |capability: &str| link.peer().capabilities.contains_key(capability);
-    if lists & list::TOOLS_LIST_BIT != 0 {
-        read.tools = Some(if can("tools") {
-            read_all_pages(link, "tools/list", "tools", &mut read.problems).await?
-        } else {
-            Arc::default()
-        });
+    let (mut read, mut problems) = (McpLists::default(), Vec::new());
+    for (list, (bit, capability, method, key, _)) in read.each_mut().into_iter().zip(MCP_LIST_KINDS)
+    {
+        if lists & bit != 0 {
+            *list = Some(if link.peer().capabilities.contains_key(capability) {
+                read_all_pages(link, method, key, &mut problems).await?
+            } else {
+                Arc::default()
+            });
+        }
     }
-    if lists & list::RESOURCES_LIST_BIT != 0 {
-        (read.resources, read.templates) = if can("resources") {
-            let problems = &mut read.problems;
-            let resources = read_all_pages(link, "resources/list", "resources", problems).await?;
-            let method = "resources/templates/list";
-            (
-                Some(resources),
-                Some(read_all_pages(link, method, "resourceTemplates", problems).await?),
-            )
-        } else {
-            (Some(Arc::default()), Some(Arc::default()))
-        };
-    }
-    if lists & list::PROMPTS_LIST_BIT != 0 {
-        read.prompts = Some(if can("prompts") {
-            read_all_pages(link, "prompts/list", "prompts", &mut read.problems).await?
-        } else {
-            Arc::default()
-        });
-    }
-    Ok(read)
+    Ok(McpLists { problems, ..read })
 }
 
 /// All pages of one list.
@@ -131,7 +128,7 @@ async fn read_all_pages(
         let mut page = match link.send_request(method, params, McpRequestOptions::default()).await {
             Ok(page) => page,
             // It says it has such a list, and has none.
-            Err(RequestFailure::Refused(rpc)) if rpc.code == METHOD_NOT_FOUND => break,
+            Err(RequestFailure::Refused(rpc)) if rpc.code == RpcError::METHOD_NOT_FOUND => break,
             Err(RequestFailure::Refused(rpc)) => {
                 return Err(Problem::unavailable(format!("{method}: {}", rpc.message)));
             }
@@ -148,7 +145,7 @@ async fn read_all_pages(
         for entry in listed {
             match entry {
                 Value::Object(entry) => entries.push(entry),
-                // See `wire::outcome`: that is what is left of it.
+                // See `parse_outcome`: that is what is left of it.
                 _ => problems.push(Problem::bad_script(format!(
                     "an entry of {method} is left out: it is no object, or nests too deep"
                 ))),
@@ -176,16 +173,16 @@ async fn read_all_pages(
 /// and so does what is the same as before, unless the server `said` it changed.
 pub(crate) fn build_offering(
     shared: &Arc<UpstreamState>,
-    read: McpLists,
+    mut read: McpLists,
     peer: Option<&McpPeer>,
     said: bool,
 ) -> UpstreamOffering {
     let secrets = &shared.settings.scope.secrets;
-    let read = read.without_secrets(secrets);
+    read.redact_secrets(secrets);
     let old = shared.current_offering();
     let kind = SourceKind::Upstream;
     let source = Arc::new(Source { kind, name: shared.settings.name().to_owned() });
-    let mut problems = read.problems;
+    let mut problems = std::mem::take(&mut read.problems);
     let tools = match &read.tools {
         Some(tools) if said || Some(tools) != old.lists.tools.as_ref() => {
             build_tools(shared, &source, tools, &mut problems)
@@ -198,21 +195,22 @@ pub(crate) fn build_offering(
     let was = old.offers.as_deref();
     let names = &shared.names;
     let before = &old.lists;
-    let keep = |read: &McpListEntries, before: &McpListEntries, was: Option<&Arc<Vec<Object>>>| {
-        match was {
-            Some(was) if read.is_none() || (!said && read == before) => Some(was.clone()),
-            _ => None,
-        }
+    let keep_or_rename = |read: &McpListEntries,
+                          before: &McpListEntries,
+                          was: Option<&Arc<Vec<Object>>>,
+                          key: &str,
+                          rename: &dyn Fn(&str) -> String| match was {
+        Some(was) if read.is_none() || (!said && read == before) => was.clone(),
+        _ => rename_entries(read, key, rename),
     };
-    let uri = |uri: &str| names.uri_to_caller(uri);
-    let resources = keep(&read.resources, &before.resources, was.map(|it| &it.resources))
-        .unwrap_or_else(|| rename_entries(&read.resources, "uri", uri));
-    let templates = keep(&read.templates, &before.templates, was.map(|it| &it.templates))
-        .unwrap_or_else(|| rename_entries(&read.templates, "uriTemplate", uri));
-    let prompts =
-        keep(&read.prompts, &before.prompts, was.map(|it| &it.prompts)).unwrap_or_else(|| {
-            rename_entries(&read.prompts, "name", |name| names.prompt_to_caller(name))
-        });
+    let (uri, prompt) =
+        (|uri: &str| names.uri_to_caller(uri), |name: &str| names.prompt_to_caller(name));
+    let (resources, templates, prompts) =
+        (was.map(|it| &it.resources), was.map(|it| &it.templates), was.map(|it| &it.prompts));
+    let resources = keep_or_rename(&read.resources, &before.resources, resources, "uri", &uri);
+    let templates =
+        keep_or_rename(&read.templates, &before.templates, templates, "uriTemplate", &uri);
+    let prompts = keep_or_rename(&read.prompts, &before.prompts, prompts, "name", &prompt);
     let known = || was.map(|it| (it.capabilities.clone(), it.instructions.clone()));
     let (capabilities, instructions) = match peer {
         Some(peer) => {
@@ -241,15 +239,13 @@ pub(crate) fn build_offering(
         watcher: Arc::new(SubscriptionReleaser(Arc::downgrade(shared))),
         source,
     };
-    let lists = McpLists {
-        tools: read.tools.or(old.lists.tools.clone()),
-        resources: read.resources.or(old.lists.resources.clone()),
-        templates: read.templates.or(old.lists.templates.clone()),
-        prompts: read.prompts.or(old.lists.prompts.clone()),
-        problems: Vec::new(),
-    };
+    for (list, before) in read.each_mut().into_iter().zip(old.lists.each()) {
+        if list.is_none() {
+            list.clone_from(before);
+        }
+    }
     let is_remembered = peer.is_none();
-    UpstreamOffering { tools, offers: Some(Arc::new(offers)), problems, lists, is_remembered }
+    UpstreamOffering { tools, offers: Some(Arc::new(offers)), problems, lists: read, is_remembered }
 }
 
 /// The pages of apps: those that are listed, and those that tools name.
@@ -280,7 +276,7 @@ fn build_tools(
     let mut tools = Vec::with_capacity(approved.len());
     let mut names: HashMap<&str, &Object> = HashMap::new();
     for definition in approved {
-        let name = definition.get("name").and_then(Value::as_str).unwrap_or_default();
+        let name = text_field(definition, "name");
         match names.entry(name) {
             Entry::Vacant(entry) => _ = entry.insert(definition),
             Entry::Occupied(first) if !name.is_empty() => {
@@ -356,10 +352,6 @@ fn definition_tags(definition: &Object) -> Vec<&str> {
     tags.flatten().collect()
 }
 
-fn text_field<'a>(definition: &'a Object, key: &str) -> &'a str {
-    definition.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
 /// A call names the tool, so a second one of the same name cannot be called: under
 /// another name it would be the first again, past the rules for that.
 fn duplicate_tool_problem(source: &Source, name: &str, same: bool) -> Problem {
@@ -374,7 +366,7 @@ fn duplicate_tool_problem(source: &Source, name: &str, same: bool) -> Problem {
 fn rename_entries(
     list: &McpListEntries,
     key: &str,
-    rename: impl Fn(&str) -> String,
+    rename: &dyn Fn(&str) -> String,
 ) -> Arc<Vec<Object>> {
     let mut list = list.as_deref().cloned().unwrap_or_default();
     for entry in &mut list {

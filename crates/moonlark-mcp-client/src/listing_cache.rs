@@ -1,5 +1,4 @@
-//! What is known of a server from an earlier time: which era it speaks, and what it
-//! offers, for when it is started only if it is needed, or takes long to start.
+//! What is known of a server from an earlier time: what it offers, for when it is started only if it is needed, or takes long to start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,17 +6,13 @@ use std::sync::Arc;
 use moonlark_core::Value;
 use moonlark_core::value::Object;
 use moonlark_state::write_private_file;
-use parking_lot::Mutex;
-use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::connection::ProtocolEra;
-use crate::listing::{McpLists, UpstreamOffering};
+use crate::listing::{MCP_LIST_KINDS, McpLists, UpstreamOffering};
 use crate::upstream_settings::UpstreamSettings;
 use crate::upstream_target::McpTransportConfig;
 
 pub(crate) struct UpstreamListingCache {
-    era: Mutex<Option<ProtocolEra>>,
     /// Where the lists are.
     file: PathBuf,
     fingerprint: String,
@@ -33,35 +28,21 @@ pub(crate) struct RememberedLists {
 impl UpstreamListingCache {
     pub(crate) fn for_settings(settings: &UpstreamSettings) -> Self {
         Self {
-            era: Mutex::default(),
             file: listing_file_path(&settings.state, settings.name()),
             fingerprint: transport_fingerprint(&settings.target.way),
         }
-    }
-
-    pub(crate) fn era(&self) -> Option<ProtocolEra> {
-        *self.era.lock()
-    }
-
-    pub(crate) fn remember_era(&self, era: Option<ProtocolEra>) {
-        *self.era.lock() = era;
     }
 
     /// The lists, if they are of the same server.
     pub(crate) fn load_lists(&self) -> Option<RememberedLists> {
         let mut kept = read_listing_file(&self.file, &self.fingerprint)?;
         let was_slow = kept.get(SLOW_START_KEY) == Some(&Value::Bool(true));
-        let mut list = |key: &str| match kept.swap_remove(key) {
-            Some(Value::Array(entries)) => Some(Arc::new(objects_only(entries))),
-            _ => None,
-        };
-        let lists = McpLists {
-            tools: list("tools"),
-            resources: list("resources"),
-            templates: list("templates"),
-            prompts: list("prompts"),
-            problems: Vec::new(),
-        };
+        let mut lists = McpLists::default();
+        for (list, (.., key)) in lists.each_mut().into_iter().zip(MCP_LIST_KINDS) {
+            if let Some(Value::Array(entries)) = kept.swap_remove(key) {
+                *list = Some(Arc::new(objects_only(entries)));
+            }
+        }
         Some(RememberedLists { lists, was_slow })
     }
 
@@ -71,10 +52,7 @@ impl UpstreamListingCache {
         tokio::task::spawn_blocking(move || {
             let Some(mut kept) = read_listing_file(&file, &fingerprint) else { return };
             kept.insert(SLOW_START_KEY.to_owned(), Value::Bool(true));
-            log_write_failure(
-                &file,
-                write_private_file(&file, Value::Object(kept).to_json_lossy().to_string()),
-            );
+            write_listing_file(&file, kept);
         });
     }
 
@@ -85,19 +63,15 @@ impl UpstreamListingCache {
         let lists = offered.lists.clone();
         let fingerprint = self.fingerprint.clone();
         tokio::task::spawn_blocking(move || {
-            let list = |list: &Option<Arc<Vec<Object>>>| {
+            let mut kept = Object::new();
+            kept.insert(FINGERPRINT_KEY.to_owned(), fingerprint.into());
+            kept.insert(SLOW_START_KEY.to_owned(), Value::Bool(was_slow));
+            for (list, (.., key)) in lists.each().into_iter().zip(MCP_LIST_KINDS) {
                 let entries = list.iter().flat_map(|list| list.iter().cloned());
-                Value::Array(entries.map(Value::Object).collect()).to_json_lossy()
-            };
-            let kept = json!({
-                FINGERPRINT_KEY: fingerprint,
-                SLOW_START_KEY: was_slow,
-                "tools": list(&lists.tools),
-                "resources": list(&lists.resources),
-                "templates": list(&lists.templates),
-                "prompts": list(&lists.prompts),
-            });
-            log_write_failure(&file, write_private_file(&file, kept.to_string()));
+                let entries = entries.map(Value::Object).collect();
+                kept.insert(key.to_owned(), Value::Array(entries));
+            }
+            write_listing_file(&file, kept);
         });
     }
 }
@@ -113,8 +87,9 @@ fn read_listing_file(file: &Path, fingerprint: &str) -> Option<Object> {
     same.then_some(kept)
 }
 
-fn log_write_failure(file: &Path, written: std::io::Result<()>) {
-    if let Err(error) = written {
+fn write_listing_file(file: &Path, kept: Object) {
+    let text = Value::Object(kept).to_json_lossy().to_string();
+    if let Err(error) = write_private_file(file, text) {
         tracing::warn!(target: "upstream", "{}: {error}", file.display());
     }
 }

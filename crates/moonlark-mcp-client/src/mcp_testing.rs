@@ -87,19 +87,6 @@ impl Ear {
         self.news.notify_one();
     }
 
-    fn answer(&self, method: &str, params: Object) -> BoxFuture<'static, Result<Object, RpcError>> {
-        self.note(format!("? {method} {}", Value::from(params).encode_json("x").unwrap()));
-        if self.silent {
-            return Box::pin(std::future::pending());
-        }
-        let method = method.to_owned();
-        Box::pin(async move { Ok(object(json!({"to": method}))) })
-    }
-
-    fn told(&self, method: &str, params: Object) {
-        self.note(format!("- {method} {}", Value::from(params).encode_json("x").unwrap()));
-    }
-
     /// For a request of `owner`'s.
     pub(super) fn about(self: &Arc<Self>, owner: u64) -> McpRequestOptions {
         McpRequestOptions { listener: Some(self.clone()), owner, ..McpRequestOptions::default() }
@@ -108,22 +95,22 @@ impl Ear {
 
 impl RequestListener for Ear {
     fn on_notification(&self, method: &str, params: Object) {
-        self.told(method, params);
+        self.note(format!("- {method} {}", Value::from(params).encode_json("x").unwrap()));
     }
+
     fn on_request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, RpcError>> {
-        self.answer(method, params)
+        self.note(format!("? {method} {}", Value::from(params).encode_json("x").unwrap()));
+        if self.silent {
+            return Box::pin(std::future::pending());
+        }
+        let method = method.to_owned();
+        Box::pin(async move { Ok(object(json!({"to": method}))) })
     }
 }
 
 impl ConnectionInbox for Ear {
     fn secrets(&self) -> moonlark_core::secret::Secrets {
         Default::default()
-    }
-    fn on_notification(&self, method: &str, params: Object) {
-        self.told(method, params);
-    }
-    fn on_request(&self, method: &str, params: Object) -> BoxFuture<'_, Result<Object, RpcError>> {
-        self.answer(method, params)
     }
 }
 

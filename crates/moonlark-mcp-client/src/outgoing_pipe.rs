@@ -95,16 +95,14 @@ impl OutgoingPipe {
         let mut state = self.state.lock();
         state.pipe = None;
         state.waiting.clear();
-        if let Some(writer) = state.writer.take() {
-            writer.wake();
-        }
+        state.wake_writer();
         drop(state);
         self.room.notify_waiters();
     }
 
     /// The one task: writes what could not be written at once. Returns when
     /// the pipe is closed.
-    pub(super) async fn write_pending(&self) {
+    pub(super) async fn write_pending(self: Arc<Self>) {
         poll_fn(|cx| self.poll_write_pending(cx)).await;
         self.room.notify_waiters();
     }
@@ -143,9 +141,7 @@ impl OutgoingPipeState {
                 }
                 Poll::Ready(Err(_)) => {
                     self.pipe = None;
-                    if let Some(writer) = self.writer.take() {
-                        writer.wake();
-                    }
+                    self.wake_writer();
                     return Err(PipeClosed);
                 }
                 Poll::Pending => {}
@@ -154,11 +150,15 @@ impl OutgoingPipeState {
         self.taken += message.len() as u64;
         if !rest.is_empty() {
             self.waiting.extend_from_slice(rest);
-            if let Some(writer) = self.writer.take() {
-                writer.wake();
-            }
+            self.wake_writer();
         }
         Ok(SentPosition { end: self.taken })
+    }
+
+    fn wake_writer(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.wake();
+        }
     }
 
     fn poll_write_once(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

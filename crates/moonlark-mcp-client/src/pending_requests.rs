@@ -36,6 +36,12 @@ pub(super) enum MessageRecipient {
     Unclear,
 }
 
+impl From<Option<Arc<dyn RequestListener>>> for MessageRecipient {
+    fn from(listener: Option<Arc<dyn RequestListener>>) -> Self {
+        listener.map_or(MessageRecipient::Inbox, MessageRecipient::Listener)
+    }
+}
+
 impl PendingRequests {
     pub(super) fn add_request(
         &mut self,
@@ -76,39 +82,27 @@ impl PendingRequests {
         let meta = params.get("_meta");
         let subscription =
             meta.and_then(|meta| meta.get(SUBSCRIPTION_ID_META_KEY)).and_then(own_id_from_value);
-        if let Some(id) = subscription
-            && let Some(listener) = self.find_listener(id)
-        {
+        if let Some(listener) = subscription.and_then(|id| self.find_listener(id)) {
             return MessageRecipient::Listener(listener);
         }
         if method == "notifications/progress" {
             // A token that we did not give out, or whose request is over.
             let token = params.get("progressToken").and_then(own_id_from_value);
-            return token
-                .and_then(|id| self.find_listener(id))
-                .map_or(MessageRecipient::Inbox, MessageRecipient::Listener);
+            return token.and_then(|id| self.find_listener(id)).into();
         }
-        if let Some(waiting) = stream.and_then(|id| self.0.get(&id))
-            && (waiting.standing || !is_broadcast_method(method))
-        {
-            return waiting
-                .listener
-                .clone()
-                .map_or(MessageRecipient::Inbox, MessageRecipient::Listener);
-        }
-        if is_broadcast_method(method) {
-            MessageRecipient::Inbox
-        } else {
-            self.only_possible_recipient()
+        match stream.and_then(|id| self.0.get(&id)) {
+            Some(waiting) if waiting.standing || !is_broadcast_method(method) => {
+                waiting.listener.clone().into()
+            }
+            _ if is_broadcast_method(method) => MessageRecipient::Inbox,
+            _ => self.only_possible_recipient(),
         }
     }
 
     /// Whose a request of the server's is.
     pub(super) fn request_recipient(&self, stream: Option<u64>) -> MessageRecipient {
         match stream.and_then(|id| self.0.get(&id)) {
-            Some(waiting) => {
-                waiting.listener.clone().map_or(MessageRecipient::Inbox, MessageRecipient::Listener)
-            }
+            Some(waiting) => waiting.listener.clone().into(),
             None => self.only_possible_recipient(),
         }
     }

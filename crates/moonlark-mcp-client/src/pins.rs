@@ -13,6 +13,7 @@ use moonlark_core::{Problem, Result, Value};
 use moonlark_state::write_private_file;
 use serde_json::Value as Json;
 
+use crate::definition_text::text_field;
 use crate::upstream_settings::UpstreamSettings;
 
 /// What a tool is approved by: everything that an agent is told, or that
@@ -50,14 +51,14 @@ pub(crate) fn partition_approved<'a>(
         Err(problem) => return (Vec::new(), vec![problem]),
     };
     let (fine, changed): (Vec<_>, Vec<_>) = definitions.iter().partition(|it| {
-        pins.get(definition_name(it)).is_some_and(|approved| *approved == pinned_fields(it))
+        pins.get(text_field(it, "name")).is_some_and(|approved| *approved == pinned_fields(it))
     });
     let source = settings.name();
     let held = changed.into_iter().map(|it| {
-        let what = if pins.contains_key(definition_name(it)) { "changed" } else { "is new" };
+        let what = if pins.contains_key(text_field(it, "name")) { "changed" } else { "is new" };
         Problem::unavailable(format!(
             "tool {} of '{source}' {what} since its tools were approved, and is held back",
-            definition_name(it)
+            text_field(it, "name")
         ))
         .with_hint(format!("see `moonlark pin {source}`, then `moonlark pin {source} --approve`"))
         .with_retryable(false)
@@ -73,8 +74,8 @@ pub(crate) fn find_differences(
 ) -> Result<Vec<PinDifference>> {
     let pins = read_pins(settings)?.unwrap_or_default();
     let different = |it: &Object| {
-        let (approved, now) = (pins.get(definition_name(it)).cloned(), pinned_fields(it));
-        let tool = definition_name(it).to_owned();
+        let (approved, now) = (pins.get(text_field(it, "name")).cloned(), pinned_fields(it));
+        let tool = text_field(it, "name").to_owned();
         (approved.as_ref() != Some(&now)).then_some(PinDifference { tool, approved, now })
     };
     Ok(definitions.iter().filter_map(different).collect())
@@ -86,7 +87,7 @@ pub(crate) fn approve_definitions(
     definitions: &[Object],
 ) -> Result<()> {
     let pins: BTreeMap<&str, Json> =
-        definitions.iter().map(|it| (definition_name(it), pinned_fields(it))).collect();
+        definitions.iter().map(|it| (text_field(it, "name"), pinned_fields(it))).collect();
     let text = serde_json::to_string_pretty(&pins).unwrap_or_default();
     let file = pin_file_path(settings);
     write_private_file(&file, text).map_err(|error| {
@@ -114,10 +115,6 @@ fn read_pins(settings: &UpstreamSettings) -> Result<Option<BTreeMap<String, Json
 
 fn pin_file_path(settings: &UpstreamSettings) -> PathBuf {
     settings.state.join("pins").join(format!("{}.json", settings.name()))
-}
-
-fn definition_name(definition: &Object) -> &str {
-    definition.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn pinned_fields(definition: &Object) -> Json {

@@ -22,9 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::connection::{
-    ConnectionInbox, McpConnection, McpRequestOptions, ProtocolEra, RequestListener,
-};
+use crate::connection::{McpConnection, McpRequestOptions, ProtocolEra, RequestListener};
 use crate::json_rpc::{RequestFailure, RpcError};
 use crate::server_messages::UpstreamInbox;
 use crate::upstream_state::UpstreamState;
@@ -33,7 +31,6 @@ use crate::upstream_state::UpstreamState;
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait before a subscription that ended is begun again.
 const RESUBSCRIBE_DELAY: Duration = Duration::from_secs(5);
-const METHOD_NOT_FOUND: i64 = -32601;
 /// The URI of a resource that is watched, as MCP clients may send it.
 const MAX_RESOURCE_URI_BYTES: usize = 8 * 1024;
 /// All URIs of this server that one caller watches, in all of its sessions.
@@ -228,10 +225,9 @@ async fn run_modern_subscription(
             };
             let answer =
                 asking.send_request("subscriptions/listen", subscription_filter(uris), about).await;
-            if matches!(
-                answer,
-                Err(RequestFailure::Refused(RpcError { code: METHOD_NOT_FOUND, .. }))
-            ) {
+            if let Err(RequestFailure::Refused(rpc)) = answer
+                && rpc.code == RpcError::METHOD_NOT_FOUND
+            {
                 unsupported.send_replace(true);
             }
             over.notify_one();

@@ -276,18 +276,15 @@ impl RpcSession {
         };
         let method = method.to_owned();
         let whom = self.pending.lock().request_recipient(stream);
-        match whom {
-            MessageRecipient::Listener(listener) => {
-                Box::pin(async move { listener.on_request(&method, params).await })
-            }
-            MessageRecipient::Inbox => {
-                let inbox = Arc::clone(&self.inbox);
-                Box::pin(async move { inbox.on_request(&method, params).await })
-            }
+        let listener = match whom {
+            MessageRecipient::Listener(listener) => listener,
+            MessageRecipient::Inbox => self.inbox.clone(),
             MessageRecipient::Unclear => {
-                refuse(RpcError::INTERNAL_ERROR, "cannot tell which call this belongs to")
+                let why = "cannot tell which call this belongs to";
+                return refuse(RpcError::INTERNAL_ERROR, why);
             }
-        }
+        };
+        Box::pin(async move { listener.on_request(&method, params).await })
     }
 
     /// Each kind once: a server that does it does it all the time.
@@ -311,6 +308,12 @@ impl RpcSession {
         for (_, running) in self.asked.lock().drain() {
             running.abort();
         }
+    }
+
+    /// Over because nobody wants it any more.
+    pub(super) fn close(&self) {
+        let message = format!("the connection to upstream '{}' was closed", self.name);
+        self.close_with(Problem::unavailable(message));
     }
 
     pub(super) fn is_open(&self) -> bool {

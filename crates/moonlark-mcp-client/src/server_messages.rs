@@ -12,6 +12,7 @@ use moonlark_gateway::call_client::ClientQuestion;
 
 use crate::connection::{ConnectionInbox, RequestListener};
 use crate::json_rpc::RpcError;
+use crate::listing::{PROMPTS_LIST_BIT, RESOURCES_LIST_BIT, TOOLS_LIST_BIT};
 use crate::log_relay;
 use crate::upstream_state::UpstreamState;
 
@@ -53,11 +54,8 @@ impl RequestListener for CallListener {
         let question = ClientQuestion { method: method.to_owned(), params, name: None };
         Box::pin(async move {
             if is_unknown_method(&question.method) || !self.0.can_ask_caller(&question) {
-                return Err(RpcError {
-                    code: METHOD_NOT_FOUND,
-                    message: format!("the caller does not offer {}", question.method),
-                    data: None,
-                });
+                let message = format!("the caller does not offer {}", question.method);
+                return Err(RpcError::new(RpcError::METHOD_NOT_FOUND, message));
             }
             into_rpc_result(self.0.ask_caller(question).await)
         })
@@ -71,13 +69,15 @@ impl ConnectionInbox for UpstreamInbox {
     fn secrets(&self) -> Secrets {
         self.0.upgrade().map(|shared| shared.settings.scope.secrets.clone()).unwrap_or_default()
     }
+}
 
+impl RequestListener for UpstreamInbox {
     fn on_notification(&self, method: &str, params: Object) {
         let Some(shared) = self.0.upgrade() else { return };
         match method {
-            "notifications/tools/list_changed" => shared.stale.mark_tools(),
-            "notifications/prompts/list_changed" => shared.stale.mark_prompts(),
-            "notifications/resources/list_changed" => shared.stale.mark_resources(),
+            "notifications/tools/list_changed" => shared.stale.mark_stale(TOOLS_LIST_BIT),
+            "notifications/prompts/list_changed" => shared.stale.mark_stale(PROMPTS_LIST_BIT),
+            "notifications/resources/list_changed" => shared.stale.mark_stale(RESOURCES_LIST_BIT),
             "notifications/resources/updated" => {
                 let uri = params.get("uri").and_then(Value::as_str);
                 if let Some(uri) = uri.filter(|uri| uri.len() <= MAX_UPDATED_URI_BYTES) {
@@ -102,11 +102,10 @@ impl ConnectionInbox for UpstreamInbox {
                 answer.insert("roots".to_owned(), Value::Array(roots));
                 Ok(answer)
             }
-            _ => Err(RpcError {
-                code: METHOD_NOT_FOUND,
-                message: format!("{method} belongs to no call that is in progress"),
-                data: None,
-            }),
+            _ => {
+                let message = format!("{method} belongs to no call that is in progress");
+                Err(RpcError::new(RpcError::METHOD_NOT_FOUND, message))
+            }
         };
         Box::pin(std::future::ready(answer))
     }
@@ -114,27 +113,20 @@ impl ConnectionInbox for UpstreamInbox {
 
 /// Longer ones nobody has asked to watch; see how many are kept in the gateway.
 const MAX_UPDATED_URI_BYTES: usize = 16 * 1024;
-const METHOD_NOT_FOUND: i64 = -32601;
-const INTERNAL_ERROR: i64 = -32603;
 
 fn is_unknown_method(method: &str) -> bool {
     !matches!(method, "elicitation/create" | "sampling/createMessage" | "roots/list")
 }
 
 fn into_rpc_result(answer: Result<Value, Problem>) -> Result<Object, RpcError> {
+    let internal = |message: String| Err(RpcError::new(RpcError::INTERNAL_ERROR, message));
     match answer {
         Ok(Value::Object(answer)) => Ok(answer),
-        Ok(_) => Err(RpcError {
-            code: INTERNAL_ERROR,
-            message: "the caller answered with no object".to_owned(),
-            data: None,
-        }),
-        Err(problem) => match problem.refusal {
-            Some(refusal) => {
-                Err(RpcError { code: refusal.code, message: refusal.message, data: refusal.data })
-            }
-            None => Err(RpcError { code: INTERNAL_ERROR, message: problem.to_line(), data: None }),
-        },
+        Ok(_) => internal("the caller answered with no object".to_owned()),
+        Err(Problem { refusal: Some(refusal), .. }) => {
+            Err(RpcError { code: refusal.code, message: refusal.message, data: refusal.data })
+        }
+        Err(problem) => internal(problem.to_line()),
     }
 }
 

@@ -56,6 +56,7 @@ impl SseEventStream {
     }
 }
 
+#[derive(Default)]
 struct SseParser {
     most: usize,
     /// A line that is not complete yet.
@@ -72,17 +73,7 @@ struct SseParser {
 
 impl SseParser {
     fn new(most: usize) -> SseParser {
-        SseParser {
-            most,
-            line: Vec::new(),
-            returned: false,
-            kind: None,
-            data: None,
-            id: None,
-            too_long: false,
-            last_id: None,
-            retry: None,
-        }
+        SseParser { most, ..SseParser::default() }
     }
 
     fn reset_for_resume(&mut self) {
@@ -162,17 +153,15 @@ impl SseParser {
     }
 
     fn append_data(&mut self, value: &[u8]) {
-        let most = self.most;
-        match &mut self.data {
-            None => self.data = Some(value.to_vec()),
+        let data = match &mut self.data {
+            None => self.data.insert(value.to_vec()),
             Some(data) => {
                 data.push(b'\n');
                 data.extend_from_slice(value);
+                data
             }
-        }
-        if let Some(data) = &mut self.data
-            && (data.len() > most || self.too_long)
-        {
+        };
+        if data.len() > self.most || self.too_long {
             self.too_long = true;
             data.truncate(OVERSIZED_HEAD_BYTES);
             data.shrink_to_fit();

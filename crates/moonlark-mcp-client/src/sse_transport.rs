@@ -42,8 +42,7 @@ impl SseTransport {
             .map_err(|trouble| failure_from_http(&site, trouble))?;
         let name = conversation.name();
         if content_type(&response) != "text/event-stream" {
-            let message = format!("upstream '{name}' answered with no stream of events");
-            return Err(RequestFailure::Lost(not_sse_problem(name, message)));
+            return Err(not_sse_failure(name, "answered with no stream of events"));
         }
         let mut events = SseEventStream::new(response, conversation.limits().message);
         let address = loop {
@@ -52,18 +51,11 @@ impl SseTransport {
                     break data;
                 }
                 Some(_) => {}
-                None => {
-                    let message = format!("upstream '{name}' does not say where to send messages");
-                    return Err(RequestFailure::Lost(not_sse_problem(name, message)));
-                }
+                None => return Err(not_sse_failure(name, "does not say where to send messages")),
             }
         };
-        let url = resolve_message_url(site.url(), &address).map_err(|why| {
-            RequestFailure::Lost(not_sse_problem(
-                name,
-                format!("upstream '{name}' wants messages at {why}"),
-            ))
-        })?;
+        let url = resolve_message_url(site.url(), &address)
+            .map_err(|why| not_sse_failure(name, &format!("wants messages at {why}")))?;
         let site = site.with_url(url);
         let sse = Arc::new(SseTransport { conversation, site });
         #[expect(clippy::disallowed_methods, reason = "it ends with the server's stream")]
@@ -97,22 +89,8 @@ impl SseTransport {
         answer
     }
 
-    pub(super) async fn send_notification(
-        &self,
-        method: &str,
-        params: Object,
-    ) -> Result<(), RequestFailure> {
-        let message =
-            json_rpc::encode_notification(method, &params).map_err(RequestFailure::NotSent)?;
-        self.post_message(message, None).await
-    }
-
-    /// Without its stream the server knows that we are gone.
-    pub(super) fn close_connection(&self) {
-        let name = self.conversation.name();
-        self.conversation.close_with(Problem::unavailable(format!(
-            "the connection to upstream '{name}' was closed"
-        )));
+    pub(super) async fn send_notification(&self, method: &str) -> Result<(), RequestFailure> {
+        self.post_message(json_rpc::encode_notification(method), None).await
     }
 
     async fn read_events(self: Arc<Self>, mut events: SseEventStream) {
@@ -170,10 +148,10 @@ fn failure_from_http(site: &HttpEndpoint, trouble: HttpFailure) -> RequestFailur
     }
 }
 
-fn not_sse_problem(name: &str, message: String) -> Problem {
-    Problem::unavailable(message)
-        .with_retryable(false)
-        .with_hint(format!("if it speaks Streamable HTTP, remove transport of mcp_servers.{name}"))
+fn not_sse_failure(name: &str, what: &str) -> RequestFailure {
+    let hint = format!("if it speaks Streamable HTTP, remove transport of mcp_servers.{name}");
+    let problem = Problem::unavailable(format!("upstream '{name}' {what}"));
+    RequestFailure::Lost(problem.with_retryable(false).with_hint(hint))
 }
 
 /// Messages, and the token that goes with them, are for that server only.

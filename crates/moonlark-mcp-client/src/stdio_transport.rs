@@ -11,8 +11,6 @@ use moonlark_child::{ProcessEnding, SupervisorHandle, spawn_owned, spawn_to_fini
 use moonlark_core::Problem;
 use moonlark_core::value::Object;
 use tokio::io::AsyncRead;
-#[cfg(test)]
-use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -48,7 +46,7 @@ impl StdioTransport {
         let UpstreamProcess { stdin, stdout, stderr, status, shown } = child;
         let outgoing = OutgoingPipe::new(stdin);
         let reading = read_messages(Arc::clone(&conversation), Arc::clone(&outgoing), stdout);
-        let writing = write_messages(Arc::clone(&outgoing));
+        let writing = Arc::clone(&outgoing).write_pending();
         let said = upstream_process::StderrTail::default();
         let name = conversation.name().to_owned();
         let listening = said.clone().log_and_remember(name, conversation.secrets(), stderr);
@@ -64,36 +62,6 @@ impl StdioTransport {
             // Read to its end, whatever becomes of the rest.
             let listening = spawn_owned(listening);
             keeper.keep_process(status, reading, writing, listening).await;
-        });
-        StdioTransport { conversation, outgoing, farewell, gone }
-    }
-
-    #[cfg(test)]
-    /// Over any two pipes.
-    pub(super) fn over_pipes(
-        conversation: Arc<RpcSession>,
-        from: impl AsyncRead + Send + Unpin + 'static,
-        to: impl AsyncWrite + Send + Unpin + 'static,
-    ) -> StdioTransport {
-        let outgoing = OutgoingPipe::new(to);
-        let reading = read_messages(Arc::clone(&conversation), Arc::clone(&outgoing), from);
-        let writing = write_messages(Arc::clone(&outgoing));
-        let farewell = ExitRequest::default();
-        let gone = spawn_with_end_signal({
-            let (conversation, outgoing) = (Arc::clone(&conversation), Arc::clone(&outgoing));
-            let farewell = farewell.clone();
-            async move {
-                tokio::select! {
-                    () = wait_hung_up(reading, writing) => {}
-                    _ = farewell.wait_step_timeout() => {}
-                    _ = conversation.wait_closed() => {}
-                }
-                outgoing.close_pipe();
-                let name = conversation.name();
-                conversation.close_with(Problem::unavailable(format!(
-                    "upstream '{name}' closed the connection"
-                )));
-            }
         });
         StdioTransport { conversation, outgoing, farewell, gone }
     }
@@ -129,14 +97,8 @@ impl StdioTransport {
         })
     }
 
-    pub(super) async fn send_notification(
-        &self,
-        method: &str,
-        params: Object,
-    ) -> Result<(), RequestFailure> {
-        let message =
-            json_rpc::encode_notification(method, &params).map_err(RequestFailure::NotSent)?;
-        match self.outgoing.send_message(message).await {
+    pub(super) async fn send_notification(&self, method: &str) -> Result<(), RequestFailure> {
+        match self.outgoing.send_message(json_rpc::encode_notification(method)).await {
             Ok(_) => Ok(()),
             Err(PipeClosed) => Err(RequestFailure::NotSent(self.wait_close_reason().await)),
         }
@@ -151,7 +113,7 @@ impl StdioTransport {
 
     /// End it now, and return when nothing is left of it.
     pub(super) async fn kill_process(&self) {
-        self.conversation.close_with(closed_problem(&self.conversation));
+        self.conversation.close();
         while self.gone.clone().changed().await.is_ok() {}
     }
 
@@ -238,10 +200,6 @@ async fn read_messages(
     .await;
 }
 
-async fn write_messages(outgoing: Arc<OutgoingPipe>) {
-    outgoing.write_pending().await;
-}
-
 /// Either end of the conversation is closed. What was written before is heard.
 async fn wait_hung_up(reading: impl Future<Output = ()>, writing: impl Future<Output = ()>) {
     let mut reading = pin!(reading);
@@ -315,16 +273,12 @@ impl ProcessKeeper {
                     status.terminate();
                     let _ = timeout(patience, status.wait_for_end()).await;
                 }
-                self.conversation.close_with(closed_problem(&self.conversation));
+                self.conversation.close();
                 None
             }
             _ = self.conversation.wait_closed() => None,
         }
     }
-}
-
-fn closed_problem(conversation: &RpcSession) -> Problem {
-    Problem::unavailable(format!("the connection to upstream '{}' was closed", conversation.name()))
 }
 
 #[cfg(test)]

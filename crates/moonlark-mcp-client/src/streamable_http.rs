@@ -91,14 +91,9 @@ impl StreamableHttpTransport {
         answer
     }
 
-    pub(super) async fn send_notification(
-        &self,
-        method: &str,
-        params: Object,
-    ) -> Result<(), RequestFailure> {
-        let message =
-            json_rpc::encode_notification(method, &params).map_err(RequestFailure::NotSent)?;
-        let headers = self.message_headers(method, &params, &[]);
+    pub(super) async fn send_notification(&self, method: &str) -> Result<(), RequestFailure> {
+        let message = json_rpc::encode_notification(method);
+        let headers = self.message_headers(method, &Object::new(), &[]);
         self.post_message(None, headers, message.into()).await.map(drop)
     }
 
@@ -114,10 +109,7 @@ impl StreamableHttpTransport {
             };
             let _ = tokio::time::timeout(patience, request).await;
         }
-        let name = self.conversation.name();
-        self.conversation.close_with(Problem::unavailable(format!(
-            "the connection to upstream '{name}' was closed"
-        )));
+        self.conversation.close();
     }
 
     /// A stream of the server's own: all it has to say, or the rest of what it

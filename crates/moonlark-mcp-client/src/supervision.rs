@@ -13,10 +13,10 @@ use moonlark_http::RetryBackoff;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{McpClientIdentity, McpConnection};
-use crate::listing;
+use crate::connection::{McpClientIdentity, McpConnection, ProtocolEra};
+use crate::listing::{self, ALL_LIST_BITS};
 use crate::server_messages::UpstreamInbox;
-use crate::upstream_state::{ConnectionState, DisconnectCause, UpstreamState, list};
+use crate::upstream_state::{ConnectionState, DisconnectCause, UpstreamState};
 
 /// The first wait after a failure; each further one doubles it.
 pub(super) const MIN_RECONNECT_DELAY: Duration = Duration::from_millis(500);
@@ -32,6 +32,8 @@ pub(super) async fn supervise_upstream(shared: Arc<UpstreamState>, stop: Cancell
     let mut backoff = RetryBackoff::new(MIN_RECONNECT_DELAY, MAX_RECONNECT_DELAY);
     // Why it is down, as far as it was said.
     let mut said = None;
+    // What the last opening learned.
+    let mut era = None;
     loop {
         if matches!(*shared.slot.borrow(), ConnectionState::Resting) {
             tokio::select! {
@@ -42,7 +44,7 @@ pub(super) async fn supervise_upstream(shared: Arc<UpstreamState>, stop: Cancell
         }
         let begun = Instant::now();
         let opened = tokio::select! {
-            opened = connect_with_permit(&shared) => opened,
+            opened = connect_with_permit(&shared, &mut era) => opened,
             () = stop.cancelled() => return,
         };
         if opened.is_ok() {
@@ -104,9 +106,12 @@ enum ConnectionEnd {
 }
 
 /// Connect when it is this server's turn to start.
-async fn connect_with_permit(shared: &Arc<UpstreamState>) -> Result<McpConnection> {
+async fn connect_with_permit(
+    shared: &Arc<UpstreamState>,
+    era: &mut Option<ProtocolEra>,
+) -> Result<McpConnection> {
     let permit = shared.settings.start_permits.clone().acquire_owned().await;
-    let connecting = connect_and_list(shared);
+    let connecting = connect_and_list(shared, era);
     tokio::pin!(connecting);
     if let Ok(opened) = tokio::time::timeout(MAX_START_PERMIT_HOLD, &mut connecting).await {
         return opened;
@@ -116,51 +121,51 @@ async fn connect_with_permit(shared: &Arc<UpstreamState>) -> Result<McpConnectio
 }
 
 /// Connect, and read everything the server offers.
-async fn connect_and_list(shared: &Arc<UpstreamState>) -> Result<McpConnection> {
+async fn connect_and_list(
+    shared: &Arc<UpstreamState>,
+    era: &mut Option<ProtocolEra>,
+) -> Result<McpConnection> {
     let inbox = Arc::new(UpstreamInbox(Arc::downgrade(shared)));
-    let settings = &shared.settings;
-    let auth = settings.auth.clone();
-    let era = shared.kept.era();
-    let link = match McpConnection::open_connection(
-        &settings.target,
-        era,
-        auth,
-        inbox,
-        &client_identity(),
-    )
-    .await
-    {
-        Ok(link) => link,
-        Err(problem) => {
-            // It may be another version by now.
-            shared.kept.remember_era(None);
-            return Err(problem);
-        }
-    };
-    shared.kept.remember_era(Some(link.peer().era));
-    let bound = settings.target.limits.connect;
-    let lists = tokio::time::timeout(bound, listing::read_lists(&link, list::ALL_LIST_BITS)).await;
-    let lists = match lists {
-        Ok(lists) => lists.map_err(|problem| with_upstream_name(shared, problem))?,
-        Err(_) => {
-            let problem = Problem::new(ProblemCode::Timeout, "it did not list its tools in time");
-            return Err(with_upstream_name(shared, problem));
-        }
-    };
-    let offered = listing::build_offering(shared, lists, Some(link.peer()), false);
-    log_flaws(shared, &offered.problems);
-    shared.kept.remember_lists(&offered, shared.missed_start.load(Ordering::Acquire));
-    shared.offered.store(Arc::new(offered));
+    let (target, auth) = (&shared.settings.target, shared.settings.auth.clone());
+    // After a failure, it may be another version by now.
+    let known = era.take();
+    let link =
+        McpConnection::open_connection(target, known, auth, inbox, &client_identity()).await?;
+    *era = Some(link.peer().era);
+    let late = "it did not list its tools in time";
+    read_and_offer_lists(shared, &link, ALL_LIST_BITS, false, late).await?;
     shared.attempts.fetch_add(1, Ordering::AcqRel);
-    shared.gateway.metrics().record_connection(settings.name());
+    shared.gateway.metrics().record_connection(&target.name);
     shared.set_connection_state(ConnectionState::Up(link.clone()));
     tracing::info!(
         target: "upstream",
         "{}: connected, {} tools",
-        settings.name(),
+        target.name,
         shared.offered.load().tools.len(),
     );
     Ok(link)
+}
+
+/// Read these lists, and offer what is in them; `said`: the server said that they changed.
+async fn read_and_offer_lists(
+    shared: &Arc<UpstreamState>,
+    link: &McpConnection,
+    lists: u8,
+    said: bool,
+    late: &str,
+) -> Result<()> {
+    let reading = listing::read_lists(link, lists);
+    let read = tokio::time::timeout(shared.settings.target.limits.connect, reading).await;
+    let read = read.unwrap_or_else(|_| Err(Problem::new(ProblemCode::Timeout, late)));
+    let read = read.map_err(|problem| {
+        let message = format!("upstream '{}': {}", shared.settings.name(), problem.message);
+        problem.with_message(message)
+    })?;
+    let offered = listing::build_offering(shared, read, Some(link.peer()), said);
+    log_flaws(shared, &offered.problems);
+    shared.kept.remember_lists(&offered, shared.missed_start.load(Ordering::Acquire));
+    shared.offered.store(Arc::new(offered));
+    Ok(())
 }
 
 /// Follow the server's changes until the connection is to end, or has ended.
@@ -187,26 +192,17 @@ async fn follow_connection(
 }
 
 async fn refresh_lists(shared: &Arc<UpstreamState>, link: &McpConnection, lists: u8) {
-    let bound = shared.settings.target.limits.connect;
-    let slow = || Err(Problem::new(ProblemCode::Timeout, "it did not list what changed in time"));
-    match tokio::time::timeout(bound, listing::read_lists(link, lists))
-        .await
-        .unwrap_or_else(|_| slow())
-    {
-        Ok(read) => {
-            let offered = listing::build_offering(shared, read, Some(link.peer()), true);
-            log_flaws(shared, &offered.problems);
-            shared.kept.remember_lists(&offered, shared.missed_start.load(Ordering::Acquire));
-            shared.offered.store(Arc::new(offered));
-            (shared.tell)();
-        }
+    let late = "it did not list what changed in time";
+    match read_and_offer_lists(shared, link, lists, true, late).await {
+        Ok(()) => (shared.tell)(),
         // The old lists stay; if the connection is gone, that is seen next.
-        Err(problem) => {
-            let mut problem = with_upstream_name(shared, problem);
-            shared.settings.scope.secrets.redact_problem(&mut problem);
-            tracing::warn!(target: "upstream", "{}", problem.to_line());
-        }
+        Err(problem) => log_problem(shared, problem),
     }
+}
+
+fn log_problem(shared: &UpstreamState, mut problem: Problem) {
+    shared.settings.scope.secrets.redact_problem(&mut problem);
+    tracing::warn!(target: "upstream", "{}", problem.to_line());
 }
 
 /// Say what cannot be used of what a server offers, once.
@@ -214,9 +210,7 @@ fn log_flaws(shared: &UpstreamState, flaws: &[Problem]) {
     let known = shared.current_offering();
     let new: Vec<&Problem> = flaws.iter().filter(|it| !known.problems.contains(it)).collect();
     for flaw in new.iter().take(MAX_LOGGED_FLAWS) {
-        let mut flaw = (*flaw).clone();
-        shared.settings.scope.secrets.redact_problem(&mut flaw);
-        tracing::warn!(target: "upstream", "{}", flaw.to_line());
+        log_problem(shared, (*flaw).clone());
     }
     if new.len() > MAX_LOGGED_FLAWS {
         let (name, more) = (shared.settings.name(), new.len() - MAX_LOGGED_FLAWS);
@@ -235,11 +229,6 @@ async fn wait_until_idle(shared: &UpstreamState) {
         }
         tokio::time::sleep(rest.saturating_sub(used.elapsed())).await;
     }
-}
-
-fn with_upstream_name(shared: &UpstreamState, problem: Problem) -> Problem {
-    let message = format!("upstream '{}': {}", shared.settings.name(), problem.message);
-    problem.with_message(message)
 }
 
 fn client_identity() -> McpClientIdentity {

@@ -117,20 +117,6 @@ impl UpstreamState {
         }
     }
 
-    /// The connection that follows one that is gone.
-    pub(crate) async fn wait_for_next_connection(
-        &self,
-        old: &McpConnection,
-        problem: Problem,
-        deadline: Instant,
-    ) -> Result<McpConnection> {
-        // It is there, and refused the request for some other reason.
-        if old.is_open() {
-            return Err(problem);
-        }
-        self.wait_for_connection(deadline).await
-    }
-
     /// Held while a call is made: the server is needed.
     pub(crate) fn mark_busy(&self) -> UpstreamBusyGuard<'_> {
         self.busy.fetch_add(1, Ordering::Relaxed);
@@ -159,13 +145,12 @@ impl UpstreamState {
 
     pub(super) fn health(&self) -> SourceHealth {
         let offered = self.offered.load();
-        let count = |list: Option<usize>| list.unwrap_or(0);
         let offers = offered.offers.as_ref();
         let mut health = SourceHealth {
             source: self.settings.name().to_owned(),
             tools: offered.tools.len(),
-            resources: count(offers.map(|it| it.resources.len())),
-            prompts: count(offers.map(|it| it.prompts.len())),
+            resources: offers.map_or(0, |it| it.resources.len()),
+            prompts: offers.map_or(0, |it| it.prompts.len()),
             flaws: offered.problems.clone(),
             is_remembered: offered.is_remembered,
             ..SourceHealth::default()
@@ -208,28 +193,8 @@ pub(crate) struct StaleLists {
     pub(super) noticed: Notify,
 }
 
-/// One bit for each list.
-pub(crate) mod list {
-    pub(crate) const TOOLS_LIST_BIT: u8 = 1;
-    pub(crate) const RESOURCES_LIST_BIT: u8 = 2;
-    pub(crate) const PROMPTS_LIST_BIT: u8 = 4;
-    pub(crate) const ALL_LIST_BITS: u8 = 7;
-}
-
 impl StaleLists {
-    pub(crate) fn mark_tools(&self) {
-        self.mark_stale(list::TOOLS_LIST_BIT);
-    }
-
-    pub(crate) fn mark_resources(&self) {
-        self.mark_stale(list::RESOURCES_LIST_BIT);
-    }
-
-    pub(crate) fn mark_prompts(&self) {
-        self.mark_stale(list::PROMPTS_LIST_BIT);
-    }
-
-    fn mark_stale(&self, lists: u8) {
+    pub(crate) fn mark_stale(&self, lists: u8) {
         self.lists.fetch_or(lists, Ordering::AcqRel);
         self.noticed.notify_one();
     }

@@ -7,13 +7,13 @@ use moonlark_core::content::{Content, ToolAnswer};
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{CallEffects, Source, ToolExposure, ToolListing};
 use moonlark_core::value::Object;
-use moonlark_core::{Problem, ProblemCode, Result, Tool, Value};
+use moonlark_core::{Problem, Result, Tool, Value};
 use moonlark_gateway::Call;
 use moonlark_gateway::tool_body::ToolBody;
 use serde_json::{Map, Value as Json};
 
 use crate::call_request::{self, UpstreamRequest};
-use crate::definition_text::clean_definition;
+use crate::definition_text::{clean_definition, text_field};
 use crate::name_mapping::tool_app_uri;
 use crate::param_headers;
 use crate::resource_subscriptions;
@@ -28,10 +28,10 @@ pub(crate) fn build_tool(
     source: &Arc<Source>,
     mut definition: Object,
 ) -> (Result<Tool>, Option<Problem>) {
-    let name = definition.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
-    let Some(name) = name.map(str::to_owned) else {
+    let name = text_field(&definition, "name").to_owned();
+    if name.is_empty() {
         return (Err(Problem::bad_script("a tool without a name is left out")), None);
-    };
+    }
     let at = |problem: Problem| {
         let message = format!("tool {} of '{}': {}", name, source.name, problem.message);
         problem.with_message(message)
@@ -88,8 +88,8 @@ pub(crate) fn build_tool(
     let own_name = config.name.as_deref().unwrap_or(&name);
     let mut tool = Tool::new(format!("{}.{own_name}", source.name), source.clone(), schema, body);
     tool.original_name = Some(name.clone());
-    tool.title = Some(owned_text_field(&definition, "title")).filter(|title| !title.is_empty());
-    tool.description = owned_text_field(&definition, "description");
+    tool.title = Some(text_field(&definition, "title").to_owned()).filter(|it| !it.is_empty());
+    tool.description = text_field(&definition, "description").to_owned();
     tool.output = output;
     tool.effects = effects;
     tool.scope = shared.settings.scope.clone();
@@ -188,10 +188,7 @@ async fn subscribe_for_lease(
     };
     let uri = params.get("uri").and_then(Value::as_str);
     let (Some(lease), Some(uri)) = (lease, uri) else {
-        return Err(Problem::new(
-            ProblemCode::BadRequest,
-            format!("{SUBSCRIBE_METHOD} needs a uri and a lease"),
-        ));
+        return Err(Problem::bad_request(format!("{SUBSCRIBE_METHOD} needs a uri and a lease")));
     };
     resource_subscriptions::watch_resource(shared, call, lease, uri).await?;
     Ok(ToolAnswer::Raw(Object::new()))
@@ -308,8 +305,4 @@ fn schema_to_json(schema: &Value) -> Map<String, Json> {
         Json::Object(object) => object,
         _ => Map::new(),
     }
-}
-
-fn owned_text_field(definition: &Object, key: &str) -> String {
-    definition.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }

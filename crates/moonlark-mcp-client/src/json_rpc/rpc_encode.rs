@@ -1,6 +1,4 @@
-//! What is sent, written straight into bytes.
-
-use std::io::Write;
+//! What is sent, as text.
 
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Value};
@@ -20,125 +18,72 @@ pub(crate) fn encode_request(
     ours: &ClientMetaFields,
     progress: bool,
 ) -> Result<Vec<u8>, Problem> {
-    let mut out = Vec::with_capacity(512);
-    let _ = write!(out, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":");
-    write_string(&mut out, method);
-    out.extend_from_slice(b",\"params\":{");
-    write_fields(&mut out, params.iter().filter(|(key, _)| *key != "_meta"))?;
-
     let given = params.get("_meta").and_then(Value::as_object);
-    let start = out.len();
-    out.extend_from_slice(if params.len() > usize::from(params.contains_key("_meta")) {
-        b",\"_meta\":{"
-    } else {
-        b"\"_meta\":{"
-    });
-    let inside = out.len();
+    let is_given =
+        |key: &str| meta.contains_key(key) || given.is_some_and(|given| given.contains_key(key));
+    let mut inner = Vec::new();
     if progress {
-        let _ = write!(out, "\"progressToken\":{id}");
+        inner.push(format!("\"progressToken\":{id}"));
     }
-    for (key, json) in ours {
-        if !meta.contains_key(*key) && !given.is_some_and(|given| given.contains_key(*key)) {
-            write_comma(&mut out);
-            write_string(&mut out, key);
-            out.push(b':');
-            out.extend_from_slice(json.as_bytes());
-        }
-    }
+    let ours = ours.iter().filter(|(key, _)| !is_given(key));
+    inner.extend(ours.map(|(key, json)| format!("{}:{json}", encode_text(key))));
     let given = given.into_iter().flatten().filter(|(key, _)| !meta.contains_key(*key));
-    write_fields(&mut out, given.chain(meta).filter(|(key, _)| *key != "progressToken"))?;
-    if out.len() == inside {
-        out.truncate(start)
-    } else {
-        out.push(b'}')
+    inner.extend(encode_fields(given.chain(meta).filter(|(key, _)| *key != "progressToken"))?);
+    let mut fields = encode_fields(params.iter().filter(|(key, _)| *key != "_meta"))?;
+    if !inner.is_empty() {
+        fields.push(format!("\"_meta\":{{{}}}", inner.join(",")));
     }
-    out.extend_from_slice(b"}}");
-    Ok(out)
+    let (method, params) = (encode_text(method), fields.join(","));
+    Ok(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{{{params}}}}}"#).into())
 }
 
-pub(crate) fn encode_notification(method: &str, params: &Object) -> Result<Vec<u8>, Problem> {
-    let mut out = Vec::with_capacity(256);
-    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
-    write_string(&mut out, method);
-    if !params.is_empty() {
-        out.extend_from_slice(b",\"params\":{");
-        write_fields(&mut out, params.iter())?;
-        out.push(b'}');
-    }
-    out.push(b'}');
-    Ok(out)
+/// A notification without parameters.
+pub(crate) fn encode_notification(method: &str) -> Vec<u8> {
+    format!(r#"{{"jsonrpc":"2.0","method":{}}}"#, encode_text(method)).into()
 }
 
 pub(crate) fn encode_cancellation(id: u64) -> Vec<u8> {
     let method = "notifications/cancelled";
-    format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{{\"requestId\":{id}}}}}")
-        .into_bytes()
+    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"requestId":{id}}}}}"#).into()
 }
 
 /// The answer to a request of the server's, whose id is given back as it came.
 pub(crate) fn encode_answer(id: &str, outcome: Result<&Object, &RpcError>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256);
-    let _ = write!(out, "{{\"jsonrpc\":\"2.0\",\"id\":{id},");
-    let start = out.len();
     let encoded = match outcome {
         Ok(result) => {
-            out.extend_from_slice(b"\"result\":{");
-            write_fields(&mut out, result.iter())
+            encode_fields(result).map(|fields| format!(r#""result":{{{}}}"#, fields.join(",")))
         }
-        Err(rpc) => write_error(&mut out, rpc),
+        Err(rpc) => encode_error(rpc),
     };
-    if encoded.is_err() {
-        out.truncate(start);
-        let rpc = RpcError::new(RpcError::INTERNAL_ERROR, "the answer has no JSON form");
+    let encoded = encoded.or_else(|_| {
         // It has no data, and so cannot fail.
-        let _ = write_error(&mut out, &rpc);
-    }
-    out.extend_from_slice(b"}}");
-    out
+        encode_error(&RpcError::new(RpcError::INTERNAL_ERROR, "the answer has no JSON form"))
+    });
+    format!(r#"{{"jsonrpc":"2.0","id":{id},{}}}"#, encoded.unwrap_or_default()).into()
 }
 
-fn write_error(out: &mut Vec<u8>, rpc: &RpcError) -> Result<(), Problem> {
-    let _ = write!(out, "\"error\":{{\"code\":{},\"message\":", rpc.code);
-    write_string(out, &rpc.message);
-    if let Some(data) = &rpc.data {
-        out.extend_from_slice(b",\"data\":");
-        write_value(out, data, "data")?;
-    }
-    Ok(())
+fn encode_error(rpc: &RpcError) -> Result<String, Problem> {
+    let data = match &rpc.data {
+        Some(data) => format!(r#","data":{}"#, data.encode_json("data")?),
+        None => String::new(),
+    };
+    let message = encode_text(&rpc.message);
+    Ok(format!(r#""error":{{"code":{},"message":{message}{data}}}"#, rpc.code))
 }
 
-fn write_fields<'a>(
-    out: &mut Vec<u8>,
-    fields: impl Iterator<Item = (&'a String, &'a Value)>,
-) -> Result<(), Problem> {
-    for (key, item) in fields {
-        write_comma(out);
-        write_string(out, key);
-        out.push(b':');
-        write_value(out, item, key)?;
-    }
-    Ok(())
+/// Each field with its name. What JSON cannot hold is looked for first.
+fn encode_fields<'a>(
+    fields: impl IntoIterator<Item = (&'a String, &'a Value)>,
+) -> Result<Vec<String>, Problem> {
+    let encode = |(key, value): (&String, &Value)| {
+        Ok(format!("{}:{}", encode_text(key), value.encode_json(key)?))
+    };
+    fields.into_iter().map(encode).collect()
 }
 
-/// Between fields, but not before the first.
-fn write_comma(out: &mut Vec<u8>) {
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-}
-
-fn write_value(out: &mut Vec<u8>, item: &Value, what: &str) -> Result<(), Problem> {
-    match item {
-        Value::Str(text) => write_string(out, text),
-        // Looks for what JSON cannot hold first.
-        other => out.extend_from_slice(other.encode_json(what)?.as_bytes()),
-    }
-    Ok(())
-}
-
-fn write_string(out: &mut Vec<u8>, text: &str) {
-    // Text is always JSON, and a vector takes everything.
-    let _ = serde_json::to_writer(out, text);
+fn encode_text(text: &str) -> String {
+    // Text is always JSON.
+    serde_json::to_string(text).unwrap_or_default()
 }
 
 #[cfg(test)]

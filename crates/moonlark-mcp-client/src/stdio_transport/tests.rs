@@ -5,9 +5,12 @@ use std::sync::Arc;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode};
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use super::StdioTransport;
+use super::{
+    ExitRequest, OutgoingPipe, RpcSession, StdioTransport, read_messages, spawn_with_end_signal,
+    wait_hung_up,
+};
 use crate::connection::{McpRequestOptions, McpTransport};
 use crate::json_rpc::{RequestFailure, RpcError};
 use crate::mcp_testing::{Ear, Fake, limits, object, pair, soon};
@@ -41,6 +44,37 @@ fn lost(outcome: Result<Object, RequestFailure>) -> Problem {
     match outcome {
         Err(RequestFailure::Lost(problem)) => problem,
         other => panic!("{other:?}"),
+    }
+}
+
+impl StdioTransport {
+    /// Over any two pipes.
+    pub(crate) fn over_pipes(
+        conversation: Arc<RpcSession>,
+        from: impl AsyncRead + Send + Unpin + 'static,
+        to: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> StdioTransport {
+        let outgoing = OutgoingPipe::new(to);
+        let reading = read_messages(Arc::clone(&conversation), Arc::clone(&outgoing), from);
+        let writing = Arc::clone(&outgoing).write_pending();
+        let farewell = ExitRequest::default();
+        let gone = spawn_with_end_signal({
+            let (conversation, outgoing) = (Arc::clone(&conversation), Arc::clone(&outgoing));
+            let farewell = farewell.clone();
+            async move {
+                tokio::select! {
+                    () = wait_hung_up(reading, writing) => {}
+                    _ = farewell.wait_step_timeout() => {}
+                    _ = conversation.wait_closed() => {}
+                }
+                outgoing.close_pipe();
+                let name = conversation.name();
+                conversation.close_with(Problem::unavailable(format!(
+                    "upstream '{name}' closed the connection"
+                )));
+            }
+        });
+        StdioTransport { conversation, outgoing, farewell, gone }
     }
 }
 
@@ -148,7 +182,7 @@ async fn the_end_of_the_stream_is_the_end_of_the_connection() {
     assert!(!stdio.rpc_session().is_open());
     let refused = soon(stdio.send_request("b", Object::new(), McpRequestOptions::default())).await;
     assert!(matches!(refused, Err(RequestFailure::NotSent(_))), "{refused:?}");
-    let refused = soon(stdio.send_notification("b", Object::new())).await;
+    let refused = soon(stdio.send_notification("b")).await;
     assert!(matches!(refused, Err(RequestFailure::NotSent(_))), "{refused:?}");
 }
 
@@ -314,6 +348,8 @@ async fn a_flood_of_notifications_is_handed_on_as_it_comes() {
         fn secrets(&self) -> moonlark_core::secret::Secrets {
             Default::default()
         }
+    }
+    impl crate::connection::RequestListener for Count {
         fn on_notification(&self, _: &str, _: Object) {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
@@ -328,7 +364,7 @@ async fn a_flood_of_notifications_is_handed_on_as_it_comes() {
     let count = Arc::new(Count(Default::default()));
     let (ours, theirs) = tokio::io::duplex(1 << 20);
     let (from, to) = tokio::io::split(ours);
-    let conversation = super::RpcSession::new("git", limits(), count.clone());
+    let conversation = RpcSession::new("git", limits(), count.clone());
     let stdio = Arc::new(StdioTransport::over_pipes(conversation, from, to));
     let (from, mut to) = tokio::io::split(theirs);
     let mut fake = tokio::io::BufReader::new(from);
