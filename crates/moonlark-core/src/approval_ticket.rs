@@ -112,12 +112,8 @@ impl ApprovalTicket {
     /// The Problem of a call that waits for a decision.
     pub fn into_problem(self) -> Problem {
         let message = match self.run {
-            None => {
-                format!("tool '{}' requires approval", self.tool)
-            }
-            Some(run) => {
-                format!("run {run} waits for approval of {}", self.tool)
-            }
+            None => format!("tool '{}' requires approval", self.tool),
+            Some(run) => format!("run {run} waits for approval of {}", self.tool),
         };
         let mut problem = Problem::new(ProblemCode::ApprovalRequired, message)
             .with_hint(self.next_step_text(false));

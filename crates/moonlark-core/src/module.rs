@@ -17,7 +17,7 @@ use crate::tool::{CallEffects, Source, SourceKind, Tool};
 use crate::tool_body::{BodyCall, SealedBody};
 use crate::value::{Value, ValueReadError, shorten_text};
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Module {
     pub name: &'static str,
     pub doc: &'static str,
@@ -130,16 +130,7 @@ pub fn unknown_parameter_problem<'a>(
 
 impl Module {
     pub fn new(name: &'static str, doc: &'static str) -> Self {
-        Self {
-            name,
-            doc,
-            functions: Vec::new(),
-            constants: Vec::new(),
-            callable: false,
-            pure: false,
-            only: None,
-            only_in_tests: false,
-        }
+        Self { name, doc, ..Self::default() }
     }
 
     /// A function that computes and returns.

@@ -267,6 +267,13 @@ impl Problem {
         self
     }
 
+    /// With the seconds until it is worth trying again.
+    #[must_use]
+    pub fn with_retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
     pub fn is_retryable(&self) -> bool {
         self.retryable.unwrap_or_else(|| self.code.is_retryable())
     }

@@ -14,7 +14,7 @@ use moonlark_core::sdk::SdkSource;
 use moonlark_core::source_resources::{ResourceWatcher, SourceResources};
 use moonlark_core::tool::{CallEffects, ToolListing};
 use moonlark_core::value::{Object, shorten_text};
-use moonlark_core::{Catalog, Problem, ProblemCode, Result, Tool, Value};
+use moonlark_core::{Catalog, Problem, Result, Tool, Value};
 use moonlark_gateway::Call;
 use moonlark_gateway::artifacts::ArtifactContent;
 use moonlark_gateway::tool_body::ToolBody;
@@ -100,11 +100,9 @@ fn passthrough_tool(uris: &str) -> Tool {
         let answer = match method {
             "resources/read" => read_resource(&call, text_field(params, "uri"))?,
             "completion/complete" => complete_argument(&call, params),
-            _ => {
-                return Err(Problem::bad_request(format!(
-                    "these resources know no {}",
-                    shorten_text(method)
-                )));
+            other => {
+                let message = format!("these resources know no {}", shorten_text(other));
+                return Err(Problem::bad_request(message));
             }
         };
         let mut answer = to_object(answer);
@@ -135,13 +133,8 @@ fn read_sdk_page(call: &Call, path: &str) -> Result<String> {
     let catalog = call.catalog();
     let (source, rest) = path.split_once('/').unwrap_or((path, "overview"));
     let source = find_source(catalog.sdk(), source)?;
-    let lines = || {
-        source
-            .functions
-            .iter()
-            .map(|it| function_list::function_line(source, it))
-            .collect::<String>()
-    };
+    let line = |function| function_list::function_line(source, function);
+    let lines = || source.functions.iter().map(line).collect::<String>();
     match rest.split_once('/').unwrap_or((rest, "")) {
         ("overview", "") => {
             Ok(format!("{}{}", function_list::source_heading(catalog, source), lines()))
@@ -155,11 +148,8 @@ fn read_sdk_page(call: &Call, path: &str) -> Result<String> {
         ("schemas", "") => {
             Ok(function_docs::render_source_types(source, MAX_SCHEMA_PAGE_FUNCTIONS, call))
         }
-        _ => Err(Problem::new(
-            ProblemCode::NotFound,
-            format!("there is no {SDK_URI_PREFIX}{}", shorten_text(path)),
-        )
-        .with_hint("there are overview, functions, functions/NAME and schemas")),
+        _ => Err(Problem::not_found(format!("there is no {SDK_URI_PREFIX}{}", shorten_text(path)))
+            .with_hint("there are overview, functions, functions/NAME and schemas")),
     }
 }
 
@@ -218,6 +208,8 @@ fn to_object(json: Json) -> Object {
 
 #[cfg(test)]
 mod tests {
+    use moonlark_core::ProblemCode;
+
     use super::*;
     use crate::test_catalog::{enter, world};
 
@@ -281,8 +273,13 @@ mod tests {
             world.artifacts().put_value(value, "test", &Default::default()).unwrap()
         };
         let (list, text) = (put(json!([1, {"a": null}])), put(json!("plain")));
-        let bytes =
-            world.artifacts().put_bytes(vec![1, 2], "image/png", "test", &Default::default());
+        let bytes = world.artifacts().put_bytes_as(
+            moonlark_gateway::artifacts::ArtifactHandle::new_random().unwrap(),
+            vec![1, 2],
+            "image/png",
+            "test",
+            &Default::default(),
+        );
         let call = enter(&world);
         let read =
             |handle: &str| super::read_resource(&call, &format!("artifact://{handle}")).unwrap();

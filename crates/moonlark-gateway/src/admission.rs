@@ -200,16 +200,11 @@ impl AdmissionQueue {
             0 => 1,
             _ => u32::try_from(limits.queue_time.as_millis().div_ceil(1000)).unwrap_or(1).max(1),
         };
-        let mut problem = Problem::new(
-            ProblemCode::RateLimited,
-            format!("{} calls are in progress, which is the limit", limits.runs),
-        )
-        .with_hint(format!(
-            "try again in {}, or raise limits.runs",
-            format_seconds(Duration::from_secs(wait.into()))
-        ));
-        problem.retry_after = Some(wait);
-        problem
+        let message = format!("{} calls are in progress, which is the limit", limits.runs);
+        let time = format_seconds(Duration::from_secs(wait.into()));
+        Problem::new(ProblemCode::RateLimited, message)
+            .with_hint(format!("try again in {time}, or raise limits.runs"))
+            .with_retry_after(wait)
     }
 }
 

@@ -147,18 +147,7 @@ impl ArtifactStore {
         )
     }
 
-    /// Keep bytes of a type such as `image/png`.
-    pub fn put_bytes<'a>(
-        &self,
-        bytes: Vec<u8>,
-        mime: &str,
-        of: impl Into<ArtifactOrigin<'a>>,
-        limits: &CallLimits,
-    ) -> Result<ArtifactHandle> {
-        self.put_bytes_as(ArtifactHandle::new_random()?, bytes, mime, of, limits)
-    }
-
-    /// The same under a handle that is decided.
+    /// Keep bytes of a type such as `image/png`, under a handle that is decided.
     pub fn put_bytes_as<'a>(
         &self,
         handle: ArtifactHandle,
@@ -277,7 +266,7 @@ impl ArtifactHandle {
         &self.0
     }
 
-    pub(crate) fn new_random() -> Result<ArtifactHandle> {
+    pub fn new_random() -> Result<ArtifactHandle> {
         let mut bytes = [0; 26];
         getrandom::fill(&mut bytes).map_err(|error| {
             Problem::unavailable(format!("the system has no random numbers: {error}"))

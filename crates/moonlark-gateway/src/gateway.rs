@@ -36,8 +36,8 @@ use moonlark_core::tool::CallScope;
 pub use call_options::CallOptions;
 pub use gateway_builder::{CallRecords, GatewayBuilder};
 pub use invocation::{CallTarget, Invocation, run_until_deadline};
+use published_snapshot::PublishedSnapshot;
 pub use published_snapshot::SnapshotUpdate;
-use published_snapshot::{PreparedUpdate, PublishedSnapshot};
 
 /// Cheap to clone; all clones are the same gateway.
 #[derive(Clone)]
@@ -88,8 +88,10 @@ impl Gateway {
         if let Some(bytes) = update.max_artifact_bytes {
             self.0.artifacts.set_max_bytes(bytes);
         }
-        let update = PreparedUpdate::from(update);
-        self.replace_snapshot(|now| update.apply_to(now));
+        let (catalog, identity) = (update.catalog.map(Arc::new), update.identity.map(Arc::new));
+        self.replace_snapshot(|now| {
+            now.updated_with(catalog.as_ref(), update.policy.as_ref(), identity.as_ref())
+        });
     }
 
     /// Replace what single callers may not reach, whatever the rules say.

@@ -33,9 +33,8 @@ use run_plan::RunMode;
 pub use run_plan::{PlannedCall, RunPlan};
 
 use crate::artifacts::ArtifactHandle;
-use crate::call::Caller;
 use crate::call_outcome::CallOutcome;
-use crate::journal::{RedactionScopes, RunBegan, RunPaused, RunRecord};
+use crate::journal::{RunBegan, RunPaused, RunRecord};
 use moonlark_core::approval_ticket::ApprovalTicket;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::problem::{Problem, Result};
@@ -357,24 +356,6 @@ impl Run {
     }
 }
 
-impl RunBegan {
-    /// A script that begins now, on behalf of nobody.
-    pub fn for_script(script: &str, seed: [u8; 32]) -> RunBegan {
-        RunBegan {
-            run: RecordId::new(),
-            call: None,
-            caller: Caller::new("cli"),
-            at: SystemTime::now(),
-            script: script.to_owned(),
-            timeout: None,
-            seed,
-            plan: false,
-            follows: None,
-            secrets: RedactionScopes::default(),
-        }
-    }
-}
-
 impl RunState {
     fn overall_progress(&self) -> Option<(f64, f64)> {
         if self.own {
@@ -450,6 +431,26 @@ impl Drop for StepGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Caller;
+    use crate::journal::RedactionScopes;
+
+    impl RunBegan {
+        /// A script that begins now, on behalf of nobody.
+        pub(crate) fn for_script(script: &str, seed: [u8; 32]) -> RunBegan {
+            RunBegan {
+                run: RecordId::new(),
+                call: None,
+                caller: Caller::new("cli"),
+                at: SystemTime::now(),
+                script: script.to_owned(),
+                timeout: None,
+                seed,
+                plan: false,
+                follows: None,
+                secrets: RedactionScopes::default(),
+            }
+        }
+    }
 
     fn fresh() -> Arc<Run> {
         Run::new(&RunBegan::for_script("", [0; 32]), &CallLimits::default())

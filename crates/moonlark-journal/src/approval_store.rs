@@ -179,7 +179,9 @@ impl ApprovalLedger for ApprovalStore {
         Box::pin(async move {
             loop {
                 let here = store.0.decided.notified();
-                let row = store.run_blocking(move |inner| inner.find_row(id)).await?;
+                let find =
+                    move |open: &mut ApprovalDatabase| Ok(find_approval(&open.connection, id)?);
+                let row = store.run_blocking(move |inner| inner.with_database(find)).await?;
                 let Some(row) = row else { return Ok(None) };
                 match (row.state, row.is_expired()) {
                     (ApprovalState::Denied, _) => return Ok(Some(ApprovalDecision::Deny)),
@@ -313,10 +315,6 @@ impl ApprovalStoreInner {
             transaction.commit()?;
             Ok(())
         })
-    }
-
-    fn find_row(&self, id: RecordId) -> Result<Option<ApprovalRow>> {
-        self.with_database(|open| Ok(find_approval(&open.connection, id)?))
     }
 
     fn list_approvals(&self, all: bool, of: Option<&str>) -> Result<Vec<ApprovalView>> {

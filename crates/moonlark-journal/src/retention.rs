@@ -307,22 +307,11 @@ fn remove_older_than(transaction: &Transaction<'_>, bound: i64) -> rusqlite::Res
     let mut usage = CallerUsage::default();
     let mut is_all = true;
     let limit = i64::try_from(MAX_REMOVED_ROWS).unwrap_or(i64::MAX);
-    for (is_run, sql) in [
-        (
-            true,
-            format!(
-                "SELECT run.id, coalesce(run.caller, ''), run.at FROM journal_runs AS run \
-                 WHERE run.at < ?1 AND {RUN_STATE} < 2 ORDER BY run.id LIMIT ?2"
-            ),
-        ),
-        (
-            false,
-            format!(
-                "SELECT call.id, coalesce(call.caller, ''), call.at FROM journal_calls AS call \
-                 WHERE call.at < ?1 AND {CALL_STATE} < 2 ORDER BY call.id LIMIT ?2"
-            ),
-        ),
-    ] {
+    for (is_run, name, state) in [(true, "run", RUN_STATE), (false, "call", CALL_STATE)] {
+        let sql = format!(
+            "SELECT {name}.id, coalesce({name}.caller, ''), {name}.at FROM journal_{name}s AS {name} \
+             WHERE {name}.at < ?1 AND {state} < 2 ORDER BY {name}.id LIMIT ?2"
+        );
         let mut statement = transaction.prepare_cached(&sql)?;
         let rows = statement.query_map(params![bound, limit], |row| {
             let unit = RemovalUnit {

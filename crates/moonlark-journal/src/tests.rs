@@ -68,12 +68,18 @@ fn secrets() -> RedactionScopes {
     RedactionScopes([Arc::new(scope), Arc::default()])
 }
 
-fn run_began(script: &str) -> RunBegan {
+pub(crate) fn run_began(script: &str) -> RunBegan {
     RunBegan {
+        run: RecordId::new(),
+        call: None,
+        at: SystemTime::now(),
+        script: script.to_owned(),
+        seed: [7; 32],
+        plan: false,
+        follows: None,
         caller: Caller { client: Some("tester".into()), ..Caller::new("mcp").with_name("ci") },
         timeout: Some(Duration::from_millis(1500)),
         secrets: secrets(),
-        ..RunBegan::for_script(script, [7; 32])
     }
 }
 

@@ -30,6 +30,7 @@ use moonlark_gateway::policy::{RuleAction, RuleTerms};
 use parking_lot::Mutex;
 
 use crate::principal::Principal;
+use crate::unix_time;
 use challenge::AuthRefusal;
 use issuer::{TokenIssuer, TokenRejection};
 use jwt::JwtRejection;
@@ -204,7 +205,7 @@ impl RequestAuthenticator {
                 configured.find_token_owner(*hash, &self.current_token_table()).is_some()
             }
             PresentedToken::Signed(by, until) => {
-                issuer::unix_seconds() < *until
+                unix_time().as_secs_f64() < *until
                     && configured.issuer.as_ref().is_some_and(|it| Arc::ptr_eq(it, by))
             }
         }

@@ -40,3 +40,8 @@ pub use stdio::{ClientPresence, ClosedInput, serve_lines, serve_stdio};
 
 /// What every surface calls itself.
 pub const MOONLARK_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Since 1970.
+fn unix_time() -> std::time::Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+}

@@ -70,16 +70,6 @@ impl Principal {
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
-
-    /// Whether it has shown who it is.
-    pub(crate) fn is_named(&self) -> bool {
-        self.name.is_some()
-    }
-
-    /// Whether both are the same caller.
-    pub(crate) fn is_same_caller(&self, other: &Principal) -> bool {
-        self.name == other.name
-    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Principal {

@@ -60,8 +60,15 @@ fn what_is_put_can_be_read_by_its_handle_and_by_its_address() {
         assert_eq!(stored.of, "files.list");
     }
     let bytes = vec![0xff, 0, 1];
-    let handle =
-        artifacts.put_bytes(bytes.clone(), "image/png", "a", &CallLimits::default()).unwrap();
+    let handle = artifacts
+        .put_bytes_as(
+            ArtifactHandle::new_random().unwrap(),
+            bytes.clone(),
+            "image/png",
+            "a",
+            &CallLimits::default(),
+        )
+        .unwrap();
     let stored = artifacts.find_for_caller(handle.as_str(), &Caller::new("rest")).unwrap();
     assert_eq!(stored.size, 3);
     assert_eq!(*stored.read_selection(&ArtifactSelection::default()).unwrap(), Value::Bytes(bytes));
@@ -181,7 +188,15 @@ fn a_value_over_a_limit_is_a_problem() {
     }
     let problem = artifacts.put_value(deep, "a", &CallLimits::default()).unwrap_err();
     assert_eq!(problem.message, "the value is nested deeper than 128 levels");
-    let large = artifacts.put_bytes(vec![0; 1001], "image/png", "a", &limits).unwrap_err();
+    let large = artifacts
+        .put_bytes_as(
+            ArtifactHandle::new_random().unwrap(),
+            vec![0; 1001],
+            "image/png",
+            "a",
+            &limits,
+        )
+        .unwrap_err();
     assert_eq!(large.code, ProblemCode::Limit);
     artifacts.set_max_bytes(500);
     assert_eq!(

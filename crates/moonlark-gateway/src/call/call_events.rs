@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -156,7 +155,7 @@ impl Call {
 /// as MCP demands.
 #[derive(Default)]
 pub(super) struct ProgressThrottle {
-    sent: AtomicU32,
+    sent: u32,
     last: Option<Instant>,
     highest: Option<f64>,
 }
@@ -166,7 +165,8 @@ impl ProgressThrottle {
         if self.highest.is_some_and(|highest| done <= highest) {
             return false;
         }
-        let free = self.sent.fetch_add(1, Ordering::Relaxed) < 100;
+        let free = self.sent < 100;
+        self.sent = self.sent.saturating_add(1);
         let due = self.last.is_none_or(|last| last.elapsed() > Duration::from_millis(50));
         let complete = total == Some(done);
         if free || due || complete {

@@ -42,40 +42,6 @@ impl From<CallPolicy> for SnapshotUpdate {
     }
 }
 
-impl PreparedUpdate {
-    /// What follows on `now`, or none if that says all of it already.
-    pub(super) fn apply_to(&self, now: &PublishedSnapshot) -> Option<PublishedSnapshot> {
-        let policy = self.policy.as_ref().filter(|it| !now.policy.has_same_rules(it));
-        let identity = self.identity.as_ref().filter(|it| **it != now.identity);
-        if self.catalog.is_none() && policy.is_none() && identity.is_none() {
-            return None;
-        }
-        Some(PublishedSnapshot::new(
-            self.catalog.as_ref().unwrap_or(&now.catalog).clone(),
-            policy
-                .map_or_else(|| now.policy.clone(), |it| Arc::new(it.continued_from(&now.policy))),
-            identity.unwrap_or(&now.identity).clone(),
-        ))
-    }
-}
-
-/// The same in a form that can be applied again, where somebody else was faster.
-pub(super) struct PreparedUpdate {
-    catalog: Option<Arc<Catalog>>,
-    policy: Option<CallPolicy>,
-    identity: Option<Arc<ServerIdentity>>,
-}
-
-impl From<SnapshotUpdate> for PreparedUpdate {
-    fn from(update: SnapshotUpdate) -> Self {
-        Self {
-            catalog: update.catalog.map(Arc::new),
-            policy: update.policy,
-            identity: update.identity.map(Arc::new),
-        }
-    }
-}
-
 pub(super) struct PublishedSnapshot {
     pub(super) catalog: Arc<Catalog>,
     pub(super) policy: Arc<CallPolicy>,
@@ -95,6 +61,26 @@ impl PublishedSnapshot {
         identity: Arc<ServerIdentity>,
     ) -> Self {
         Self { catalog, policy, identity, seen: ArcSwap::default(), adding: Mutex::default() }
+    }
+
+    /// With what is given in the place of its own, or none if that is the same.
+    pub(super) fn updated_with(
+        &self,
+        catalog: Option<&Arc<Catalog>>,
+        policy: Option<&CallPolicy>,
+        identity: Option<&Arc<ServerIdentity>>,
+    ) -> Option<Self> {
+        let policy = policy.filter(|it| !self.policy.has_same_rules(it));
+        let identity = identity.filter(|it| **it != self.identity);
+        if catalog.is_none() && policy.is_none() && identity.is_none() {
+            return None;
+        }
+        let policy = policy.map(|it| Arc::new(it.continued_from(&self.policy)));
+        Some(Self::new(
+            catalog.unwrap_or(&self.catalog).clone(),
+            policy.unwrap_or_else(|| self.policy.clone()),
+            identity.unwrap_or(&self.identity).clone(),
+        ))
     }
 
     /// With other limits of single callers, or none if they are the same.

@@ -80,14 +80,11 @@ async fn wait_for_turn(rule: &PolicyRule, call: &Call, tool: &Arc<Tool>) -> Resu
 }
 
 fn rate_limited_problem(message: String, rule: &PolicyRule, wait: Duration) -> Problem {
-    let whole = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-    let mut problem = Problem::new(ProblemCode::RateLimited, message).with_hint(format!(
-        "try again in {}; the limit is that of {}",
-        format_seconds(Duration::from_secs(whole.max(1))),
-        rule.place
-    ));
-    problem.retry_after = Some(u32::try_from(whole.max(1)).unwrap_or(u32::MAX));
-    problem
+    let seconds = (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1);
+    let time = format_seconds(Duration::from_secs(seconds));
+    Problem::new(ProblemCode::RateLimited, message)
+        .with_hint(format!("try again in {time}; the limit is that of {}", rule.place))
+        .with_retry_after(u32::try_from(seconds).unwrap_or(u32::MAX))
 }
 
 impl PolicyRule {

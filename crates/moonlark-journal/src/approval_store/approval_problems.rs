@@ -6,19 +6,22 @@ use moonlark_gateway::approval::{ApprovalRefusal, ApprovalRequest};
 
 use super::approval_row::ApprovalRow;
 
+const ASK_ANEW_HINT: &str = "make the call again without the token, to ask anew";
+
 pub(super) fn refused_problem(why: ApprovalRefusal, row: &ApprovalRow) -> Problem {
     let (id, tool) = (row.id, &row.tool);
-    let problem = |message: String| Problem::forbidden(message);
     let by = row.decided_by.as_deref().unwrap_or("somebody");
     match why {
         ApprovalRefusal::Denied => {
-            problem(format!("{by} has denied this call of {tool} (approval {id})"))
+            Problem::forbidden(format!("{by} has denied this call of {tool} (approval {id})"))
         }
-        ApprovalRefusal::Expired => problem(format!("the time for approval {id} is over"))
-            .with_hint("make the call again without the token, to ask anew"),
+        ApprovalRefusal::Expired => {
+            Problem::forbidden(format!("the time for approval {id} is over"))
+                .with_hint(ASK_ANEW_HINT)
+        }
         ApprovalRefusal::Used => {
-            problem(format!("approval {id} was used: an approval is valid for one call"))
-                .with_hint("make the call again without the token, to ask anew")
+            Problem::forbidden(format!("approval {id} was used: an approval is valid for one call"))
+                .with_hint(ASK_ANEW_HINT)
         }
     }
 }
@@ -39,7 +42,7 @@ pub(super) fn wrong_token_problem(
         }
         Some(_) => "the token was given to another caller".to_owned(),
     };
-    Problem::forbidden(message).with_hint("make the call again without the token, to ask anew")
+    Problem::forbidden(message).with_hint(ASK_ANEW_HINT)
 }
 
 pub(super) fn unknown_approval_problem(text: &str) -> Problem {

@@ -129,10 +129,10 @@ pub(super) fn insert_request(
 }
 
 fn too_many_waiting(message: String) -> JournalError {
-    let mut problem = Problem::new(ProblemCode::RateLimited, message)
-        .with_hint("they make room when the operator has decided on some of them, or in time");
-    problem.retry_after = Some(60);
-    problem.into()
+    Problem::new(ProblemCode::RateLimited, message)
+        .with_hint("they make room when the operator has decided on some of them, or in time")
+        .with_retry_after(60)
+        .into()
 }
 
 pub(super) fn set_approval_state(

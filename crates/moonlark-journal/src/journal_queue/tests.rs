@@ -143,7 +143,7 @@ fn a_batch_has_about_as_many_bytes_of_each_caller() {
 #[test]
 fn entries_of_a_run_stay_with_its_caller_until_its_end_is_taken() {
     let queue = JournalQueue::default();
-    let began = RunBegan { caller: caller("bob"), ..RunBegan::for_script("x", [0; 32]) };
+    let began = RunBegan { caller: caller("bob"), ..crate::tests::run_began("x") };
     let run = began.run;
     queue.push_item(JournalQueueItem::new(Some(JournalEntry::RunBegan(began)), None));
     let ended = RunEnded {

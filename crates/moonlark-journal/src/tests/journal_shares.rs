@@ -18,7 +18,7 @@ impl SharedJournal {
 
     fn begin_run(&self, who: &str, plan: bool, follows: Option<RecordId>) -> RecordId {
         let caller = Caller::new("rest").with_name(who);
-        let began = RunBegan { caller, plan, follows, ..RunBegan::for_script("x", [7; 32]) };
+        let began = RunBegan { caller, plan, follows, ..run_began("x") };
         let run = began.run;
         self.journal.record_entry(JournalEntry::RunBegan(began));
         run
@@ -221,7 +221,7 @@ async fn what_was_interrupted_stays_unless_its_caller_has_more_than_its_share() 
     let began = |who: &str, at| RunBegan {
         at,
         caller: Caller::new("rest").with_name(who),
-        ..RunBegan::for_script("x", [7; 32])
+        ..run_began("x")
     };
     let alice = began("alice", two_hours_ago);
     let old = began("bob", two_hours_ago);

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use moonlark_child::spawn_to_finish;
@@ -19,6 +19,7 @@ use url::{Host, Url};
 
 use super::jwks::{self, VerificationKey};
 use super::jwt::{ExpectedClaims, JwtRejection, ParsedJwt};
+use crate::unix_time;
 
 /// Gets what is at an address, with bounds on time and size.
 pub type FetchUrl = Arc<dyn Fn(Url) -> BoxFuture<Result<Vec<u8>>> + Send + Sync>;
@@ -108,7 +109,7 @@ impl TokenIssuer {
             }
         }
         let (name, until) = token
-            .check_claims(&self.settings.expected, unix_seconds())
+            .check_claims(&self.settings.expected, unix_time().as_secs_f64())
             .map_err(TokenRejection::Refused)?;
         Ok((name.to_owned(), until))
     }
@@ -199,12 +200,6 @@ impl KeyFetchBudget {
         self.times += 1;
         self.times <= MAX_FETCHES_PER_WINDOW
     }
-}
-
-/// In seconds since 1970.
-pub(super) fn unix_seconds() -> f64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.unwrap_or_default().as_secs_f64()
 }
 
 /// Whether nobody in between can change what is read from there.

@@ -9,7 +9,6 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,6 +21,8 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
+
+use crate::unix_time;
 
 /// What ours begin with, so that scanners for leaked secrets know them.
 const TOKEN_PREFIX: &str = "mlk_";
@@ -94,14 +95,13 @@ impl TokenFile {
     pub fn add_token(&self, name: &str, tools: Vec<String>, operator: bool) -> Result<String> {
         check_token_name(name).map_err(Problem::bad_request)?;
         let token = generate_token()?;
-        let created = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let hash = Some(TokenHash::from_token(&token));
         let new = StoredToken {
             name: name.to_owned(),
             hash,
             tools,
             operator,
-            created: created.as_secs(),
+            created: unix_time().as_secs(),
         };
         self.edit_tokens(|held| {
             if held.iter().any(|it| it.name == name && it.hash.is_some()) {

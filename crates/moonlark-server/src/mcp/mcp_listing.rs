@@ -10,6 +10,7 @@ use moonlark_core::value::Object;
 use moonlark_core::{Catalog, Value};
 use moonlark_gateway::per_catalog::PerCatalog;
 use moonlark_gateway::server_identity::ListedSchemas;
+use moonlark_gateway::{Caller, Gateway};
 use rmcp::model::{
     CacheScope, ErrorData, PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool,
     ToolAnnotations,
@@ -19,6 +20,10 @@ use serde_json::Value as Json;
 
 /// Entries on one page of a list.
 const LIST_PAGE_SIZE: usize = 1000;
+/// A client that listens is told of changes; one that does not looks this often.
+const LIST_TTL_MS: u64 = 60_000;
+/// While sources connect, lists grow.
+const CONNECTING_TTL_MS: u64 = 1_000;
 
 /// What the catalogs in use have, made once for each and each form of schemas.
 #[derive(Default)]
@@ -71,6 +76,26 @@ impl McpListing {
 
     pub(super) fn tool_with_headers(&self, name: &str) -> Option<Tool> {
         self.headers.get(name).cloned()
+    }
+}
+
+/// How long clients may keep a list, and whether several may share it. Only the
+/// clients of 2026-07-28 are told.
+pub(super) struct ListCaching {
+    pub(super) ttl_ms: u64,
+    pub(super) scope: CacheScope,
+}
+
+impl ListCaching {
+    /// For the lists of one caller. Others may be given the same only where nobody
+    /// is told apart: where there is no rule, and callers show no names.
+    pub(super) fn for_caller(gateway: &Gateway, caller: &Caller) -> ListCaching {
+        let connecting = !gateway.catalog_for(caller).connecting_sources().is_empty();
+        let same_for_all = gateway.policy().is_empty() && caller.name.is_none();
+        ListCaching {
+            ttl_ms: if connecting { CONNECTING_TTL_MS } else { LIST_TTL_MS },
+            scope: if same_for_all { CacheScope::Public } else { CacheScope::Private },
+        }
     }
 }
 

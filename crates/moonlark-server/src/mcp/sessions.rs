@@ -47,14 +47,14 @@ use rmcp::transport::streamable_http_server::session::{
 use message_limits::{BodyRefusal, measure_body};
 use session_id::SessionIdContent;
 use session_table::{SessionAdmission, SessionOpening, SessionTable, SessionUse};
-use session_vault::{RecordedSession, unix_seconds};
+use session_vault::RecordedSession;
 
 pub(crate) use message_limits::check_read_message;
 pub(super) use message_limits::{check_message, check_resource_uri};
 pub use session_vault::SessionVault;
 
-use crate::http_status;
 use crate::principal::Principal;
+use crate::{http_status, unix_time};
 
 /// Old clients that never come back lose their session after this long.
 pub(crate) const SESSION_IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
@@ -236,7 +236,7 @@ impl McpSessions {
         let name = name.to_str().ok()?;
         let content = SessionIdContent {
             name: name.to_owned(),
-            issued: unix_seconds(),
+            issued: unix_time().as_secs(),
             caller: who.name().map(str::to_owned),
             initialize: self.table.take_initialize(name),
         };
@@ -321,10 +321,9 @@ impl SessionStore for SealedSessionStore {
 
 fn too_many_sessions_problem() -> Problem {
     let message = "too many sessions are open and in use, of this caller or of all";
-    let mut problem = Problem::unavailable(message)
-        .with_hint("end sessions that are no longer needed with DELETE, or try again later");
-    problem.retry_after = Some(RETRY_AFTER_SECONDS);
-    problem
+    Problem::unavailable(message)
+        .with_hint("end sessions that are no longer needed with DELETE, or try again later")
+        .with_retry_after(RETRY_AFTER_SECONDS)
 }
 
 impl SessionManager for McpSessions {

@@ -3,17 +3,16 @@
 
 use std::fs;
 use std::sync::LazyLock;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use moonlark_gateway::metrics::family::MetricFamily;
+
+use crate::unix_time;
 
 /// What Linux counts a process's time in, on every architecture.
 const CLOCK_TICKS_PER_SECOND: f64 = 100.0;
 
 /// As good as the start of the process: it is looked at before anything is served.
-static START_TIME_SECONDS: LazyLock<f64> = LazyLock::new(|| {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
-});
+static START_TIME_SECONDS: LazyLock<f64> = LazyLock::new(|| unix_time().as_secs_f64());
 
 pub(crate) fn note_start() {
     LazyLock::force(&START_TIME_SECONDS);

@@ -148,9 +148,9 @@ impl SessionTable {
         let open: HashSet<&SessionId> = open.iter().collect();
         entries.sessions.retain(|id, _| open.contains(id));
         let total = entries.sessions.len();
-        let own = entries.sessions.values().filter(|entry| entry.who.is_same_caller(who)).count();
+        let own = entries.sessions.values().filter(|entry| entry.who.name() == who.name()).count();
         // Where nobody says who they are, all are one caller.
-        let share = if who.is_named() { MAX_SESSIONS_PER_CALLER } else { MAX_SESSIONS };
+        let share = if who.name().is_some() { MAX_SESSIONS_PER_CALLER } else { MAX_SESSIONS };
         if own >= share {
             return entries
                 .oldest_idle(who)
@@ -185,7 +185,7 @@ impl SessionEntries {
 
     fn oldest_idle(&self, who: &Principal) -> Option<SessionId> {
         let idle =
-            self.sessions.iter().filter(|(_, it)| it.who.is_same_caller(who) && it.open == 0);
+            self.sessions.iter().filter(|(_, it)| it.who.name() == who.name() && it.open == 0);
         idle.min_by_key(|(_, entry)| entry.used).map(|(id, _)| id.clone())
     }
 
@@ -193,7 +193,7 @@ impl SessionEntries {
     fn largest_holder(&self) -> Option<Principal> {
         let mut holders: Vec<(&Principal, usize)> = Vec::new();
         for entry in self.sessions.values() {
-            match holders.iter_mut().find(|(who, _)| who.is_same_caller(&entry.who)) {
+            match holders.iter_mut().find(|(who, _)| who.name() == entry.who.name()) {
                 Some((_, count)) => *count += 1,
                 None => holders.push((&entry.who, 1)),
             }

@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -22,6 +22,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use super::session_id::{SESSION_KEY_BYTES, SessionIdContent, SessionIdKey};
+use crate::unix_time;
 
 const KEY_NAME: &str = "sessions.key";
 const RECORD_NAME: &str = "sessions.log";
@@ -107,7 +108,7 @@ impl SessionVault {
         self: &Arc<Self>,
         content: &SessionIdContent,
     ) -> RecordedSession {
-        let age = unix_seconds().saturating_sub(content.issued);
+        let age = unix_time().as_secs().saturating_sub(content.issued);
         let Some(record) = self.record.clone() else { return RecordedSession::Ended };
         if age > MAX_SESSION_AGE.as_secs() {
             return RecordedSession::Ended;
@@ -155,10 +156,6 @@ fn caller_key(name: Option<&str>) -> String {
         Some(name) => URL_SAFE_NO_PAD.encode(&digest(&SHA256, name.as_bytes()).as_ref()[..16]),
         None => "anonymous".to_owned(),
     }
-}
-
-pub(super) fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl SessionRecord {
@@ -250,7 +247,7 @@ struct CallerRecord {
 /// The last line of each session, without what has expired, and of each caller no more
 /// than its share.
 fn compact_lines(lines: Vec<SessionRecordLine>) -> Vec<SessionRecordLine> {
-    let oldest = unix_seconds().saturating_sub(MAX_SESSION_AGE.as_secs());
+    let oldest = unix_time().as_secs().saturating_sub(MAX_SESSION_AGE.as_secs());
     let mut callers: HashMap<Option<String>, CallerRecord> = HashMap::new();
     let mut last: HashMap<String, SessionRecordLine> = HashMap::new();
     for line in lines.into_iter().filter(|line| line.issued >= oldest) {
@@ -311,7 +308,8 @@ mod tests {
             SessionVault::open(folder.path()).unwrap(),
             SessionVault::open(folder.path()).unwrap(),
         );
-        let (one, other) = (content("one", unix_seconds()), content("other", unix_seconds()));
+        let (one, other) =
+            (content("one", unix_time().as_secs()), content("other", unix_time().as_secs()));
         let id = first.seal_id(one.clone()).unwrap();
         assert_eq!(second.open_id(&id), Some(one.clone()));
         assert_eq!(second.find_recorded(&one).await, RecordedSession::Open(None));
@@ -333,10 +331,10 @@ mod tests {
     async fn sessions_expire_and_those_of_a_process_without_a_folder_end_with_it() {
         let folder = tempfile::tempdir().unwrap();
         let vault = SessionVault::open(folder.path()).unwrap();
-        let old = content("old", unix_seconds() - MAX_SESSION_AGE.as_secs() - 1);
+        let old = content("old", unix_time().as_secs() - MAX_SESSION_AGE.as_secs() - 1);
         assert_eq!(vault.find_recorded(&old).await, RecordedSession::Ended);
         let passing = SessionVault::in_memory();
-        let one = content("one", unix_seconds());
+        let one = content("one", unix_time().as_secs());
         let id = passing.seal_id(one.clone()).unwrap();
         assert_eq!(passing.open_id(&id), Some(one.clone()));
         assert_eq!(passing.find_recorded(&one).await, RecordedSession::Ended);
@@ -388,7 +386,7 @@ mod tests {
     #[test]
     fn a_long_record_is_shortened_and_nobody_who_was_ended_comes_back() {
         let folder = tempfile::tempdir().unwrap();
-        let start = unix_seconds() - 100_000;
+        let start = unix_time().as_secs() - 100_000;
         let ended = |number| line("bob", number, start + number, None);
         let record = record_of(folder.path(), &(0..=20_000).map(ended).collect::<Vec<_>>());
         let find = |caller, number, issued| {
@@ -406,7 +404,7 @@ mod tests {
     #[test]
     fn levels_that_a_caller_sets_again_and_again_end_nobodys_session() {
         let folder = tempfile::tempdir().unwrap();
-        let start = unix_seconds() - 1000;
+        let start = unix_time().as_secs() - 1000;
         // One session of bob's, then many; alice has ended one and has set the level of another.
         let mut lines = vec![
             line("alice", 1, start, None),
