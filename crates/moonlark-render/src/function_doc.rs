@@ -4,8 +4,7 @@
 use serde_json::Value as Json;
 
 use super::function_parts::{
-    object_fields, one_line_description, option_params, params_by_place, requires_field,
-    returns_nothing,
+    object_fields, one_line_description, option_params, params_by_place, returns_nothing,
 };
 use super::{luau, starlark};
 use moonlark_core::module::{
@@ -95,16 +94,11 @@ impl FunctionDocRow {
 
     /// The fields of an object, each with `prefix` in front of its name.
     pub fn rows_for_fields(schema: &Json, prefix: &str) -> Vec<FunctionDocRow> {
-        let fields = object_fields(schema).into_iter().flatten();
         let row = |(name, field): (&String, &Json)| {
-            let kind = if requires_field(schema, name) {
-                luau::luau_type(field)
-            } else {
-                luau::luau_optional_type(field)
-            };
+            let kind = luau::luau_field_type(schema, name, field);
             FunctionDocRow::new(format!("{prefix}{name}"), kind, field)
         };
-        fields.map(row).collect()
+        object_fields(schema).into_iter().flatten().map(row).collect()
     }
 }
 
@@ -117,36 +111,31 @@ pub fn spell_example_call(function: &ModuleFunction, example: &FunctionExample) 
 }
 
 fn spell_example(function: &ModuleFunction, example: &FunctionExample) -> ExampleText {
+    let call = spell_example_call(function, example);
     let (luau, starlark) = match &example.outcome {
-        ExampleOutcome::Returns(_) if returns_nothing(function) => (None, None),
-        ExampleOutcome::Returns(Json::Null) => (Some("nil".to_owned()), Some("None".to_owned())),
-        ExampleOutcome::Returns(value) => {
-            (Some(luau::luau_value(value)), Some(starlark::starlark_value(value)))
+        ExampleOutcome::Returns(_) if returns_nothing(function) => return call,
+        ExampleOutcome::Returns(Json::Null) => ("nil".to_owned(), "None".to_owned()),
+        ExampleOutcome::Returns(value) | ExampleOutcome::Mocked(value) => {
+            (luau::luau_value(value), starlark::starlark_value(value))
         }
         ExampleOutcome::Fails(part) => {
             let text = format!("error: … {part} …");
-            (Some(text.clone()), Some(text))
+            (text.clone(), text)
         }
-        ExampleOutcome::Mocked(_) => (None, None),
         ExampleOutcome::Varies => {
             let text = "differs every time".to_owned();
-            (Some(text.clone()), Some(text))
+            (text.clone(), text)
         }
     };
-    let with = |call: String, arrow: &str, outcome: Option<String>| match outcome {
-        Some(outcome) => format!("{call}{arrow}{outcome}"),
-        None => call,
-    };
-    let call = spell_example_call(function, example);
     // Nobody can try it as it stands here.
-    if let ExampleOutcome::Mocked(value) = &example.outcome {
+    if matches!(example.outcome, ExampleOutcome::Mocked(_)) {
         return ExampleText {
-            luau: format!("{} -- such as {}", call.luau, luau::luau_value(value)),
-            starlark: format!("{}  # such as {}", call.starlark, starlark::starlark_value(value)),
+            luau: format!("{} -- such as {luau}", call.luau),
+            starlark: format!("{}  # such as {starlark}", call.starlark),
         };
     }
     ExampleText {
-        luau: with(call.luau, " --> ", luau),
-        starlark: with(call.starlark, "  # ", starlark),
+        luau: format!("{} --> {luau}", call.luau),
+        starlark: format!("{}  # {starlark}", call.starlark),
     }
 }

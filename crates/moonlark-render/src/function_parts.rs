@@ -29,6 +29,11 @@ pub(super) fn object_fields(schema: &Json) -> Option<&Map<String, Json>> {
     (schema["type"] == "object" && !fields.is_empty()).then_some(fields)
 }
 
+/// The properties that a schema lists.
+pub(super) fn properties_of(schema: &Map<String, Json>) -> impl Iterator<Item = (&String, &Json)> {
+    schema.get("properties").and_then(Json::as_object).into_iter().flatten()
+}
+
 /// Whether an object of this schema always has `name`.
 pub(super) fn is_required(schema: &Map<String, Json>, name: &str) -> bool {
     let required = schema.get("required").and_then(Json::as_array);
@@ -101,6 +106,12 @@ pub(super) fn progress_function(modules: &[Module]) -> Result<(&Module, &ModuleF
         .find(|module| module.name == "progress")
         .and_then(|module| Some((module, module.functions.first()?)))
         .ok_or_else(|| Problem::internal("there is no module named progress"))
+}
+
+/// Whether it has the form of a name in both languages.
+pub(super) fn is_identifier(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 pub(super) fn to_pascal_case(name: &str) -> String {

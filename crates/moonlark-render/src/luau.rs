@@ -38,9 +38,7 @@ pub fn tool_script_definitions(modules: &[Module], search: &Schema) -> Result<St
     text.push_str(
         "\n-- Host modules -----------------------------------------------------------------\n",
     );
-    for module in modules.iter().filter(|module| module.is_for_language(ScriptLanguage::Luau)) {
-        write_module(&mut text, module);
-    }
+    text.push_str(&module_definitions(modules));
     Ok(text)
 }
 
@@ -92,17 +90,13 @@ fn write_module(text: &mut String, module: &Module) {
     let _ = writeln!(text, "declare {}: {{", module.name);
     for function in &module.functions {
         let _ = writeln!(text, "    --- {}", function.tool.description);
-        let _ = writeln!(
-            text,
-            "    {}: {},",
-            table_key(function.name),
-            function_type(module, function)
-        );
+        let kind = function_type(module, function);
+        let _ = writeln!(text, "    {}: {kind},", table_key(function.name));
     }
     for constant in &module.constants {
         let _ = writeln!(text, "    --- {}", constant.doc);
-        let _ =
-            writeln!(text, "    {}: {},", table_key(constant.name), constant_type(&constant.value));
+        let kind = constant_type(&constant.value);
+        let _ = writeln!(text, "    {}: {kind},", table_key(constant.name));
     }
     text.push_str("}\n");
 }
@@ -150,10 +144,13 @@ fn options_table_type(params: &[FunctionParam]) -> String {
 fn table_type(schema: &Json) -> String {
     let Some(fields) = object_fields(schema) else { return luau_type(schema) };
     lines_table_type(fields.iter().map(|(name, field)| {
-        let kind =
-            if requires_field(schema, name) { luau_type(field) } else { luau_optional_type(field) };
-        (one_line_description(field), name, kind)
+        (one_line_description(field), name, luau_field_type(schema, name, field))
     }))
+}
+
+/// The type of a field of an object with this schema.
+pub(super) fn luau_field_type(schema: &Json, name: &str, field: &Json) -> String {
+    if requires_field(schema, name) { luau_type(field) } else { luau_optional_type(field) }
 }
 
 fn lines_table_type<'a>(fields: impl Iterator<Item = (String, &'a String, String)>) -> String {

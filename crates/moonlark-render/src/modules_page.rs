@@ -42,15 +42,11 @@ fn write_module(page: &mut String, module: &Module) {
     if module.only_in_tests {
         page.push_str("\nIn tests only.\n");
     }
-    match module.only {
-        None => {}
-        Some(ScriptLanguage::Luau) => {
-            page.push_str("\nIn tool scripts only; Starlark has its own.\n")
-        }
-        Some(ScriptLanguage::Starlark) => {
-            page.push_str("\nIn extensions only; Luau has its own.\n")
-        }
-    }
+    page.push_str(match module.only {
+        None => "",
+        Some(ScriptLanguage::Luau) => "\nIn tool scripts only; Starlark has its own.\n",
+        Some(ScriptLanguage::Starlark) => "\nIn extensions only; Luau has its own.\n",
+    });
     for constant in &module.constants {
         let _ = write!(page, "\n### `{}.{}`\n\n{}\n", module.name, constant.name, constant.doc);
     }

@@ -12,14 +12,14 @@ mod values;
 
 use serde_json::Value as Json;
 
-use super::function_parts::search_options;
+use super::function_parts::{properties_of, search_options};
 use moonlark_core::module::{Module, ScriptLanguage};
 use moonlark_core::schema::Schema;
 use types::{StarlarkTypeStyle, write_type};
 use values::is_starlark_name;
 
 pub use signature::{short_starlark_signature, starlark_example_call, starlark_signature};
-pub use types::{starlark_optional_type, starlark_type};
+pub use types::starlark_type;
 pub use values::starlark_value;
 
 /// The stub of everything an extension finds. `search` is what the built-in of
@@ -36,9 +36,7 @@ pub fn python_stub(modules: &[Module], search: &Schema) -> String {
 
 /// `, mode: Literal["keyword"] = "keyword", limit: int = 12`
 fn search_keywords(search: &Schema) -> String {
-    let options = search_options(search);
-    let fields = options.get("properties").and_then(Json::as_object).into_iter().flatten();
-    fields
+    properties_of(&search_options(search))
         .filter(|(name, _)| is_starlark_name(name))
         .map(|(name, schema)| {
             let default = schema.get("default").unwrap_or(&Json::Null);

@@ -52,7 +52,6 @@ struct StarlarkEngineInner {
     functions: Vec<ModuleFunction>,
     /// Last used last, with when that was.
     idle: Mutex<Vec<(WorkerProcess, Instant)>>,
-    /// Somebody looks after those that are not needed any more.
     /// Ends workers that nobody needs, while there are any.
     tidying: Mutex<Option<AbortOnDropHandle<()>>>,
     starting: AtomicUsize,

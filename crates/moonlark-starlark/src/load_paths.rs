@@ -9,38 +9,20 @@ pub fn resolve_load(from: &str, path: &str) -> Result<String> {
         Problem::bad_script(format!("load({path:?}) {why}"))
             .with_hint("load files of the extensions folder: load(\"other.star\", \"name\")")
     };
-    let (mut parts, rest): (Vec<&str>, &str) = match path.strip_prefix("//") {
-        Some(rest) => (Vec::new(), rest),
-        None => {
-            let mut folder: Vec<&str> = from.split('/').collect();
-            folder.pop();
-            (folder, path)
-        }
+    let (folder, rest) = match path.strip_prefix("//") {
+        Some(rest) => ("", rest),
+        None => (from.rsplit_once('/').map_or("", |(folder, _)| folder), path),
     };
-    if rest.starts_with('/') || rest.contains(['\\', '\0', ':']) {
-        return Err(bad("is not a path inside the extensions folder"));
-    }
+    let parts = resolve_parts(folder, rest, "leads out of the extensions folder", &bad)?;
     let written = rest.split('/').next_back().unwrap_or_default();
     // `load("other", …)` means other.star.
-    let bare = !written.is_empty() && !written.contains('.');
-    for part in rest.split('/') {
-        match part {
-            "" => return Err(bad("is not a path")),
-            "." => {}
-            ".." => {
-                parts.pop().ok_or_else(|| bad("leads out of the extensions folder"))?;
-            }
-            part => parts.push(part),
-        }
-    }
-    let path = parts.join("/");
-    if bare {
-        return Ok(format!("{path}.star"));
+    if !written.is_empty() && !written.contains('.') {
+        return Ok(format!("{}.star", parts.join("/")));
     }
     if !parts.last().is_some_and(|name| name.len() > 5 && name.ends_with(".star")) {
         return Err(bad("does not name a .star file"));
     }
-    Ok(path)
+    Ok(parts.join("/"))
 }
 
 /// The JSON file that `data.load_json(path)` means: from the extensions folder
@@ -51,24 +33,35 @@ pub(crate) fn resolve_data(path: &str) -> Result<String> {
             .with_hint("name a file of the extensions folder: data.load_json(\"items.json\")")
     };
     let rest = path.strip_prefix("//").unwrap_or(path);
-    if rest.starts_with('/') || rest.contains(['\\', '\0', ':']) {
-        return Err(bad("is not a path inside the extensions folder"));
-    }
-    let mut parts: Vec<&str> = Vec::new();
-    for part in rest.split('/') {
-        match part {
-            "" => return Err(bad("is not a path")),
-            "." => {}
-            ".." => {
-                parts.pop().ok_or_else(|| bad("would leave the extensions folder"))?;
-            }
-            part => parts.push(part),
-        }
-    }
+    let parts = resolve_parts("", rest, "would leave the extensions folder", &bad)?;
     if !parts.last().is_some_and(|name| name.ends_with(".json")) {
         return Err(bad("does not name a .json file"));
     }
     Ok(parts.join("/"))
+}
+
+/// The folders and the file that `path` means beside the files of `folder`.
+fn resolve_parts<'a>(
+    folder: &'a str,
+    path: &'a str,
+    outside: &str,
+    bad: impl Fn(&str) -> Problem,
+) -> Result<Vec<&'a str>> {
+    if path.starts_with('/') || path.contains(['\\', '\0', ':']) {
+        return Err(bad("is not a path inside the extensions folder"));
+    }
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" => return Err(bad("is not a path")),
+            "." => {}
+            ".." => {
+                parts.pop().ok_or_else(|| bad(outside))?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Ok(parts)
 }
 
 #[cfg(test)]

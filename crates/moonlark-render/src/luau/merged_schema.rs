@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value as Json};
 
+use crate::function_parts::properties_of;
+
 /// How far references and nested `allOf` are followed.
 const MAX_MERGE_DEPTH: usize = 12;
 
@@ -63,7 +65,7 @@ impl MergedObject {
             return None;
         }
         self.is_object |= kind.is_some() || schema.contains_key("properties");
-        for (name, property) in object_entries(schema, "properties") {
+        for (name, property) in properties_of(schema) {
             self.properties.insert(name.clone(), property.clone());
         }
         let required = schema.get("required").and_then(Json::as_array);
@@ -97,11 +99,4 @@ impl MergedObject {
         }
         schema.into()
     }
-}
-
-fn object_entries<'a>(
-    schema: &'a Map<String, Json>,
-    key: &str,
-) -> impl Iterator<Item = (&'a String, &'a Json)> {
-    schema.get(key).and_then(Json::as_object).into_iter().flatten()
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 use super::merged_schema::{merge_all_of, type_alternatives};
 use super::type_names::LuauTypeNames;
 use super::types::{LuauTypeReader, table_key};
-use crate::function_parts::{object_fields, to_pascal_case};
+use crate::function_parts::{object_fields, properties_of, to_pascal_case};
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::value::shorten_text;
 
@@ -122,22 +122,21 @@ fn draw_docs((source, function, learned): SdkDocsEntry<'_>, prefix: &str) -> Sdk
         (None, Some(learned)) => Some(learned.schema.clone()),
         (None, None) => None,
     };
-    let result = output.map_or_else(
-        || "any".to_owned(),
-        |output| {
-            if !have_same_definitions(&input, &output) {
-                names.start_schema();
-            }
-            let result = LuauTypeReader::new(&output, Some(&mut names)).read_to_text(&output);
-            types.extend(draw_named_types(&output, &mut names));
-            result
-        },
-    );
+    let mut result = "any".to_owned();
+    if let Some(output) = output {
+        if !have_same_definitions(&input, &output) {
+            names.start_schema();
+        }
+        result = LuauTypeReader::new(&output, Some(&mut names)).read_to_text(&output);
+        types.extend(draw_named_types(&output, &mut names));
+    }
+    let mut params = Vec::new();
+    collect_descriptions(&input, "", 0, &mut params);
     SdkFunctionDocs {
         signature: format!("function {path}({args}): {result}"),
         path,
         about: tool.description.trim().to_owned(),
-        params: described_params(&input),
+        params,
         types,
         learned: learned.filter(|_| tool.output.is_none()).map(|learned| learned.calls),
     }
@@ -145,8 +144,7 @@ fn draw_docs((source, function, learned): SdkDocsEntry<'_>, prefix: &str) -> Sdk
 
 /// `args: { path: string }`, optional where nothing in it must be there.
 fn arguments_type(input: &Json, names: &mut LuauTypeNames) -> String {
-    let mut reader = LuauTypeReader::new(input, Some(names));
-    let table = reader.read_to_text(input);
+    let table = LuauTypeReader::new(input, Some(names)).read_to_text(input);
     if table == "{}" || (table == "{ [string]: any }" && takes_no_arguments(input)) {
         return String::new();
     }
@@ -197,18 +195,14 @@ fn draw_named_types(root: &Json, names: &mut LuauTypeNames) -> Vec<(String, Stri
 }
 
 fn named_type_body(root: &Json, schema: &Json, names: &mut LuauTypeNames) -> String {
-    let lenient = names.lenient;
+    let combined = ["allOf", "anyOf", "oneOf"].iter().any(|key| schema.get(key).is_some());
+    let plain = object_fields(schema).is_some() && !combined && !names.lenient;
     let mut reader = LuauTypeReader::new(root, Some(names));
-    let plain = |schema: &&Json| object_fields(schema).is_some() && schema.get("allOf").is_none();
-    let Some(Json::Object(table)) = Some(schema).filter(plain).filter(|_| !lenient) else {
-        return reader.read_to_text(schema);
-    };
-    if ["anyOf", "oneOf"].iter().any(|key| table.contains_key(*key)) {
+    let Json::Object(table) = schema else { return reader.read_to_text(schema) };
+    if !plain {
         return reader.read_to_text(schema);
     }
-    let about: HashMap<String, String> = object_fields(schema)
-        .into_iter()
-        .flatten()
+    let about: HashMap<String, String> = properties_of(table)
         .filter_map(|(name, field)| Some((table_key(name), field_description(field)?)))
         .collect();
     let lines = reader.read_fields(table).into_iter().map(|(key, kind)| match about.get(&key) {
@@ -219,12 +213,6 @@ fn named_type_body(root: &Json, schema: &Json, names: &mut LuauTypeNames) -> Str
 }
 
 /// What is said about parameters, and about the fields of those that are tables.
-fn described_params(input: &Json) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    collect_descriptions(input, "", 0, &mut found);
-    found
-}
-
 fn collect_descriptions(
     schema: &Json,
     prefix: &str,

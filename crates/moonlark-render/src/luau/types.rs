@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 
 use super::merged_schema::{merge_all_of, type_alternatives};
 use super::type_names::LuauTypeNames;
-use crate::function_parts::is_required;
+use crate::function_parts::{is_identifier, is_required, properties_of};
 
 /// Schemas come from authors too, and references can make a short one large:
 /// what lies deeper, or comes after so many parts, is `any`.
@@ -163,20 +163,15 @@ impl<'a> LuauTypeReader<'a> {
     }
 
     fn read_object(&mut self, schema: &Map<String, Json>) -> String {
-        let fields: Vec<String> = self
-            .read_fields(schema)
-            .into_iter()
-            .map(|(key, value)| format!("{key}: {value}"))
-            .collect();
+        let fields = self.read_fields(schema).into_iter();
+        let fields: Vec<_> = fields.map(|(key, value)| format!("{key}: {value}")).collect();
         if fields.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", fields.join(", ")) }
     }
 
     /// The fields of a table, each with its type, as they are written.
     pub(super) fn read_fields(&mut self, schema: &Map<String, Json>) -> Vec<(String, String)> {
         let mut fields = Vec::new();
-        for (name, field) in
-            schema.get("properties").and_then(Json::as_object).into_iter().flatten()
-        {
+        for (name, field) in properties_of(schema) {
             let mut value = self.read_schema(field);
             value.nil |= !is_required(schema, name);
             fields.push((table_key(name), self.write_union(value)));
@@ -258,10 +253,7 @@ const LUAU_KEYWORDS: [&str; 21] = [
 ];
 
 pub(super) fn is_luau_name(name: &str) -> bool {
-    let mut letters = name.chars();
-    letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
-        && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-        && !LUAU_KEYWORDS.contains(&name)
+    is_identifier(name) && !LUAU_KEYWORDS.contains(&name)
 }
 
 #[cfg(test)]

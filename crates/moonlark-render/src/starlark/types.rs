@@ -26,11 +26,6 @@ pub fn starlark_type(schema: &Json) -> String {
     write_type(schema, StarlarkTypeStyle::Text, false)
 }
 
-/// The same for something that may also be `None`.
-pub fn starlark_optional_type(schema: &Json) -> String {
-    write_type(schema, StarlarkTypeStyle::Text, true)
-}
-
 pub(super) fn write_type(schema: &Json, place: StarlarkTypeStyle, none: bool) -> String {
     let mut reader =
         StarlarkTypeReader { root: schema, place, open: Vec::new(), depth: 0, parts: 0 };
@@ -197,7 +192,9 @@ mod tests {
         ] {
             assert_eq!(starlark_type(&schema), expected, "{schema}");
         }
-        assert_eq!(starlark_optional_type(&json!({"type": ["string", "null"]})), "str | None");
-        assert_eq!(starlark_optional_type(&json!({})), "Any");
+        let optional = |schema: Json| write_type(&schema, StarlarkTypeStyle::Text, true);
+        assert_eq!(optional(json!({"type": ["string", "null"]})), "str | None");
+        assert_eq!(optional(json!({"type": "string"})), "str | None");
+        assert_eq!(optional(json!({})), "Any");
     }
 }

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde_json::Value as Json;
 
+use crate::function_parts::is_identifier;
+
 pub fn starlark_value(value: &Json) -> String {
     match value {
         Json::Null => "None".to_owned(),
@@ -45,20 +47,16 @@ pub(super) fn quote_text(text: &str) -> String {
     quoted
 }
 
-const STARLARK_KEYWORDS: [&str; 34] = [
+const STARLARK_KEYWORDS: [&str; 36] = [
     "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif",
     "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda",
     "load", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
-    "None",
+    "None", "True", "False",
 ];
 
 /// Whether it can be written as a name, in Starlark and in Python.
 pub(super) fn is_starlark_name(name: &str) -> bool {
-    let mut letters = name.chars();
-    letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
-        && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-        && !STARLARK_KEYWORDS.contains(&name)
-        && !matches!(name, "True" | "False")
+    is_identifier(name) && !STARLARK_KEYWORDS.contains(&name)
 }
 
 #[cfg(test)]

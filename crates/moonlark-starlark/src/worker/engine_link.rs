@@ -39,24 +39,23 @@ impl EngineLink {
 
     pub(super) fn send_report(&self, report: &WorkerReport) {
         let frame = worker_protocol::encode_frame(report).or_else(|problem| {
-            worker_protocol::encode_frame(&WorkerReport::Done {
-                reply: Err(problem.into()),
-                clean: true,
-            })
+            let reply = Err(problem.into());
+            worker_protocol::encode_frame(&WorkerReport::Done { reply, clean: true })
         });
-        if let Ok(frame) = frame
-            && self.0.borrow_mut().get_mut().write_all(&frame).is_err()
-        {
+        if let Ok(frame) = frame {
+            self.send_frame(&frame);
+        }
+    }
+
+    fn send_frame(&self, frame: &[u8]) {
+        if self.0.borrow_mut().get_mut().write_all(frame).is_err() {
             exit_process();
         }
     }
 
     /// Ask the engine, and wait.
     pub(super) fn ask_engine(&self, report: &WorkerReport) -> Result<Value> {
-        let frame = worker_protocol::encode_frame(report)?;
-        if self.0.borrow_mut().get_mut().write_all(&frame).is_err() {
-            exit_process();
-        }
+        self.send_frame(&worker_protocol::encode_frame(report)?);
         match self.receive_order() {
             Some(WorkerOrder::Answer(reply)) => reply.map_err(Problem::from),
             _ => exit_process(),

@@ -89,7 +89,6 @@ impl LoadedScriptCache {
             loading: Cell::new(false),
         };
         worker_memory::limit_memory(job.memory);
-        let run = JobEvaluator { session: &session, steps: job.steps, memory: job.memory };
         let unit = match self.kept.iter().position(|(id, _)| *id == job.script.unit) {
             // Last used last.
             Some(at) => {
@@ -101,7 +100,8 @@ impl LoadedScriptCache {
                 let tests = job.kind.is_test();
                 let globals = if tests { &self.tests } else { &self.extensions };
                 session.loading.set(true);
-                let unit = Rc::new(ScriptLoader::new(&run, globals, &job.script).load_main(tests)?);
+                let unit =
+                    Rc::new(ScriptLoader::new(&session, globals, &job.script).load_main(tests)?);
                 session.loading.set(false);
                 if self.kept.len() >= MAX_LOADED_SCRIPTS {
                     self.kept.remove(0);
@@ -118,10 +118,10 @@ impl LoadedScriptCache {
                 let test = unit.module.get(&name).map_err(|error| {
                     Problem::bad_script(format!("there is no test {name}: {error}"))
                 })?;
-                run.call_function(&test, 0, Value::Null, Value::Null).map(|_| Value::Null)
+                session.call_function(&test, 0, Value::Null, Value::Null).map(|_| Value::Null)
             }
             WorkerJobKind::Call { handler, args, context } => match unit.handlers.get(handler) {
-                Some((function, takes)) => run.call_function(function, *takes, args, context),
+                Some((function, takes)) => session.call_function(function, *takes, args, context),
                 None => Err(Problem::internal("the extension has no such handler")),
             },
         }
@@ -140,13 +140,7 @@ impl EvaluatedScript {
 }
 
 /// What every evaluation of a job has in common.
-struct JobEvaluator<'a> {
-    session: &'a JobSession,
-    steps: u64,
-    memory: usize,
-}
-
-impl JobEvaluator<'_> {
+impl JobSession {
     /// Call a function with up to two arguments in a heap of its own.
     fn call_function(
         &self,
@@ -156,7 +150,7 @@ impl JobEvaluator<'_> {
         values: Value,
     ) -> Result<Value> {
         Module::with_temp_heap(|module| {
-            let printer = PrintForwarder(self.session);
+            let printer = PrintForwarder(self);
             let mut eval = Evaluator::new(&module);
             self.prepare_evaluator(&mut eval, &printer)?;
             let heap = module.heap();
@@ -167,7 +161,7 @@ impl JobEvaluator<'_> {
             }
             given.truncate(takes);
             match eval.eval_function(function, &given, &[]) {
-                Ok(value) => starlark_bridge::read_value(value, heap, "result", self.session.value),
+                Ok(value) => starlark_bridge::read_value(value, heap, "result", self.value),
                 Err(error) => Err(self.evaluation_problem(&error, &eval)),
             }
         })
@@ -183,7 +177,7 @@ impl JobEvaluator<'_> {
         eval.set_max_tick_count(self.steps.max(1)).map_err(internal)?;
         eval.set_max_heap_size(self.memory.max(1)).map_err(internal)?;
         eval.set_print_handler(printer);
-        eval.extra = Some(self.session);
+        eval.extra = Some(self);
         Ok(())
     }
 
@@ -217,7 +211,7 @@ impl PrintHandler for PrintForwarder<'_> {
 
 /// One script and all it loads.
 struct ScriptLoader<'a> {
-    run: &'a JobEvaluator<'a>,
+    session: &'a JobSession,
     globals: &'a Globals,
     script: &'a StarlarkScriptVersion,
     done: RefCell<HashMap<String, FrozenModule>>,
@@ -227,11 +221,11 @@ struct ScriptLoader<'a> {
 
 impl<'a> ScriptLoader<'a> {
     fn new(
-        run: &'a JobEvaluator<'a>,
+        session: &'a JobSession,
         globals: &'a Globals,
         script: &'a StarlarkScriptVersion,
     ) -> Self {
-        Self { run, globals, script, done: RefCell::default(), under_way: RefCell::default() }
+        Self { session, globals, script, done: RefCell::default(), under_way: RefCell::default() }
     }
 
     fn load_main(&self, tests: bool) -> Result<EvaluatedScript> {
@@ -239,7 +233,7 @@ impl<'a> ScriptLoader<'a> {
         let mut takes = Vec::new();
         let module = self.evaluate_file(&self.script.main, |eval| {
             if !tests {
-                (about, takes) = describe_extension(eval, self.run)?;
+                (about, takes) = describe_extension(eval, self.session)?;
             }
             Ok(())
         })?;
@@ -279,12 +273,7 @@ impl<'a> ScriptLoader<'a> {
     ) -> Result<FrozenModule> {
         self.enter_file(path)?;
         let shown = format!("{}/{path}", self.script.folder);
-        let text = match self
-            .run
-            .session
-            .link
-            .ask_engine(&WorkerReport::Read { path: path.to_owned() })?
-        {
+        let text = match self.session.link.ask_engine(&WorkerReport::Read { path: path.into() })? {
             Value::Str(text) if text.len() <= MAX_STARLARK_SOURCE_BYTES => text,
             _ => {
                 return Err(Problem::bad_script(format!(
@@ -298,13 +287,13 @@ impl<'a> ScriptLoader<'a> {
             .map_err(|it| starlark_errors::problem_from_error(&it))?;
         let module = Module::with_temp_heap(|module| {
             {
-                let printer = PrintForwarder(self.run.session);
+                let printer = PrintForwarder(self.session);
                 let loader = RelativeFileLoader { loading: self, from: path };
                 let mut eval = Evaluator::new(&module);
-                self.run.prepare_evaluator(&mut eval, &printer)?;
+                self.session.prepare_evaluator(&mut eval, &printer)?;
                 eval.set_loader(&loader);
                 if let Err(error) = eval.eval_module(ast, self.globals) {
-                    return Err(self.run.evaluation_problem(&error, &eval));
+                    return Err(self.session.evaluation_problem(&error, &eval));
                 }
                 then(&mut eval)?;
             }
@@ -354,7 +343,7 @@ impl FileLoader for RelativeFileLoader<'_> {
 /// without one has nothing to say.
 fn describe_extension(
     eval: &mut Evaluator<'_, '_, '_>,
-    run: &JobEvaluator<'_>,
+    session: &JobSession,
 ) -> Result<(Value, Vec<usize>)> {
     let Some(function) = eval.module().get("describe_extension") else {
         let makes_tools = eval.module().names().any(|name| {
@@ -365,7 +354,7 @@ fn describe_extension(
     };
     let value = match eval.eval_function(function, &[], &[]) {
         Ok(value) => value,
-        Err(error) => return Err(run.evaluation_problem(&error, eval)),
+        Err(error) => return Err(session.evaluation_problem(&error, eval)),
     };
     let heap = eval.heap();
     let (about, handlers) = extension_description::read_extension(value, heap)?;

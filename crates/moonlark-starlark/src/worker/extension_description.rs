@@ -79,12 +79,7 @@ pub(super) fn read_extension<'v>(
     value: Sv<'v>,
     heap: Heap<'v>,
 ) -> Result<(Value, Vec<HandlerFunction<'v>>)> {
-    let Some(extension) = StructRef::from_value(value) else {
-        return Err(Problem::bad_script(format!(
-            "describe_extension() must return Extension(…), got {}",
-            value.get_type()
-        )));
-    };
+    let extension = read_struct(value, "describe_extension() must return Extension(…)")?;
     let mut about = read_fields(&extension, "Extension", heap, &["tools"])?;
     if !matches!(about.get("name"), Some(Value::Str(name)) if !name.is_empty()) {
         return Err(Problem::bad_script("Extension.name is missing"));
@@ -110,18 +105,14 @@ pub(super) struct HandlerFunction<'v> {
 }
 
 fn read_tool<'v>(tool: Sv<'v>, at: &str, heap: Heap<'v>) -> Result<(Object, HandlerFunction<'v>)> {
-    let Some(tool) = StructRef::from_value(tool) else {
-        return Err(Problem::bad_script(format!("{at} must be Tool(…), got {}", tool.get_type())));
-    };
-    let lists = || parameters_field_names();
-    let mut except = vec!["handler"];
-    except.extend(lists());
+    let tool = read_struct(tool, &format!("{at} must be Tool(…)"))?;
+    let except: Vec<_> = std::iter::once("handler").chain(parameters_field_names()).collect();
     let mut about = read_fields(&tool, at, heap, &except)?;
     let what = match about.get("name") {
         Some(Value::Str(name)) if !name.is_empty() => format!("Tool {name}"),
         _ => return Err(Problem::bad_script(format!("{at}.name is missing"))),
     };
-    for name in lists() {
+    for name in parameters_field_names() {
         about.insert(name.to_owned(), read_parameters(get_field(&tool, name), &what, heap)?);
     }
     let Some(function) = get_field(&tool, "handler") else {
@@ -155,9 +146,8 @@ fn parameters_field_names() -> impl Iterator<Item = &'static str> {
 /// Whether a value is what `Tool(…)` or `Extension(…)` makes.
 pub(super) fn is_description(value: Sv<'_>) -> bool {
     StructRef::from_value(value).is_some_and(|fields| {
-        let is_tool =
-            get_field(&fields, "name").is_some() && get_field(&fields, "handler").is_some();
-        is_tool || (get_field(&fields, "name").is_some() && get_field(&fields, "tools").is_some())
+        let has = |name: &str| get_field(&fields, name).is_some();
+        has("name") && (has("handler") || has("tools"))
     })
 }
 
@@ -165,62 +155,46 @@ pub(super) fn is_description(value: Sv<'_>) -> bool {
 /// have, or a JSON Schema as it is.
 fn read_parameters<'v>(value: Option<Sv<'v>>, what: &str, heap: Heap<'v>) -> Result<Value> {
     let Some(value) = value else { return Ok(Value::Null) };
+    let what = format!("{what}: parameters");
     if value.get_type() == "dict" {
-        return starlark_bridge::read_value(
-            value,
-            heap,
-            &format!("{what}: parameters"),
-            MAX_DESCRIPTION_BYTES,
-        );
+        return starlark_bridge::read_value(value, heap, &what, MAX_DESCRIPTION_BYTES);
     }
-    let mut parameters = Vec::new();
-    for (index, item) in read_list(Some(value), &format!("{what}: parameters"))?.iter().enumerate()
-    {
-        let at = format!("{what}: parameters[{index}]");
-        let Some(parameter) = StructRef::from_value(*item) else {
-            return Err(Problem::bad_script(format!(
-                "{at} must be ToolParameter(…), got {}",
-                item.get_type()
-            )));
-        };
-        let mut about = read_fields(&parameter, &at, heap, &["items", "properties"])?;
-        if let Some(kind) = about.swap_remove("param_type")
-            && about.insert("type".to_owned(), kind).is_some()
-        {
-            return Err(Problem::bad_script(format!("{at} has both param_type and type"))
-                .with_hint("keep param_type"));
-        }
-        if let Some(items) = get_field(&parameter, "items") {
-            let items = match StructRef::from_value(items) {
-                Some(_) => match read_single_parameter(items, &at, heap)? {
-                    Value::Array(mut one) => one.pop().unwrap_or(Value::Null),
-                    other => other,
-                },
-                None => starlark_bridge::read_value(
-                    items,
-                    heap,
-                    &format!("{at}.items"),
-                    MAX_DESCRIPTION_BYTES,
-                )?,
-            };
-            about.insert("items".to_owned(), items);
-        }
-        if let Some(properties) = get_field(&parameter, "properties") {
-            about.insert(
-                "properties".to_owned(),
-                self::read_parameters(Some(properties), &at, heap)?,
-            );
-        }
-        // As elsewhere, None is the same as not given.
-        about.retain(|_, value| *value != Value::Null);
-        parameters.push(Value::Object(about));
-    }
-    Ok(Value::Array(parameters))
+    let items = read_list(Some(value), &what)?.into_iter().enumerate();
+    let parameters =
+        items.map(|(index, item)| read_parameter(item, &format!("{what}[{index}]"), heap));
+    parameters.collect::<Result<_>>().map(Value::Array)
 }
 
-fn read_single_parameter<'v>(one: Sv<'v>, at: &str, heap: Heap<'v>) -> Result<Value> {
-    let list = heap.alloc(starlark::values::list::AllocList([one]));
-    read_parameters(Some(list), at, heap)
+fn read_parameter<'v>(parameter: Sv<'v>, at: &str, heap: Heap<'v>) -> Result<Value> {
+    let parameter = read_struct(parameter, &format!("{at} must be ToolParameter(…)"))?;
+    let mut about = read_fields(&parameter, at, heap, &["items", "properties"])?;
+    if let Some(kind) = about.swap_remove("param_type")
+        && about.insert("type".to_owned(), kind).is_some()
+    {
+        return Err(Problem::bad_script(format!("{at} has both param_type and type"))
+            .with_hint("keep param_type"));
+    }
+    if let Some(items) = get_field(&parameter, "items") {
+        let items = match StructRef::from_value(items) {
+            Some(_) => read_parameter(items, &format!("{at}: parameters[0]"), heap)?,
+            None => {
+                let what = format!("{at}.items");
+                starlark_bridge::read_value(items, heap, &what, MAX_DESCRIPTION_BYTES)?
+            }
+        };
+        about.insert("items".to_owned(), items);
+    }
+    if let Some(properties) = get_field(&parameter, "properties") {
+        about.insert("properties".to_owned(), read_parameters(Some(properties), at, heap)?);
+    }
+    // As elsewhere, None is the same as not given.
+    about.retain(|_, value| *value != Value::Null);
+    Ok(Value::Object(about))
+}
+
+fn read_struct<'v>(value: Sv<'v>, rule: &str) -> Result<StructRef<'v>> {
+    StructRef::from_value(value)
+        .ok_or_else(|| Problem::bad_script(format!("{rule}, got {}", value.get_type())))
 }
 
 fn get_field<'v>(fields: &StructRef<'v>, name: &str) -> Option<Sv<'v>> {

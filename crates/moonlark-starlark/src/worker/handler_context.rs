@@ -55,15 +55,9 @@ impl NativeBody for ContextToolCall {
     ) -> starlark::Result<Sv<'v>> {
         let session = JobSession::from_evaluator(eval)?;
         let heap = eval.heap();
-        let mut given = Object::new();
-        for (param, value) in call_arguments::collect_arguments(name, self.params, args, heap)? {
-            if !value.is_none() {
-                let what = format!("{name}: {param}");
-                let value = starlark_bridge::read_value(value, heap, &what, session.value)
-                    .map_err(raise_problem)?;
-                given.insert(param.to_owned(), value);
-            }
-        }
+        let given = call_arguments::collect_arguments(name, self.params, args, heap)?;
+        let mut given =
+            call_arguments::read_arguments(name, given, |_| false, heap, session.value)?;
         let report = match self.tool {
             Some(tool) => WorkerReport::Tool { name: tool.to_owned(), args: Value::Object(given) },
             None => {

@@ -18,6 +18,21 @@ pub(super) trait NativeBody: fmt::Debug + Send + Sync + 'static {
     ) -> starlark::Result<Value<'v>>;
 }
 
+/// A function that needs nothing beside its arguments.
+pub(super) type PlainNativeFunction =
+    for<'v> fn(&str, &Arguments<'v, '_>, &mut Evaluator<'v, '_, '_>) -> starlark::Result<Value<'v>>;
+
+impl NativeBody for PlainNativeFunction {
+    fn call<'v>(
+        &self,
+        name: &str,
+        args: &Arguments<'v, '_>,
+        eval: &mut Evaluator<'v, '_, '_>,
+    ) -> starlark::Result<Value<'v>> {
+        self(name, args, eval)
+    }
+}
+
 #[derive(Debug, ProvidesStaticType, NoSerialize, Allocative, StarlarkPagablePanic)]
 pub(super) struct NativeFunction {
     /// As messages call it: `http.get`.

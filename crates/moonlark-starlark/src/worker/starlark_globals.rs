@@ -114,29 +114,29 @@ pub(super) fn build_globals(modules: &[Module], tests: bool) -> Globals {
         }
         let functions = || module.functions.iter().zip(first..);
         if module.callable {
-            for (function, id) in functions() {
-                builder.set(
-                    function.name,
-                    StarlarkHostFunction::new_native(function, id, module.pure),
-                );
-            }
+            functions().for_each(|function| set_function(&mut builder, module, function));
             continue;
         }
         builder.namespace(module.name, |builder| {
-            for (function, id) in functions() {
-                if !testing_functions::set(builder, function.name, &function.tool.name) {
-                    builder.set(
-                        function.name,
-                        StarlarkHostFunction::new_native(function, id, module.pure),
-                    );
-                }
-            }
+            functions().for_each(|function| set_function(builder, module, function));
             for constant in &module.constants {
                 set_constant(builder, constant.name, &constant.value);
             }
         });
     }
     builder.build()
+}
+
+/// A function of a module, with its place in the list of all.
+fn set_function(
+    builder: &mut GlobalsBuilder,
+    module: &Module,
+    (function, id): (&ModuleFunction, usize),
+) {
+    if !testing_functions::set(builder, function.name, &function.tool.name) {
+        let native = StarlarkHostFunction::new_native(function, id, module.pure);
+        builder.set(function.name, native);
+    }
 }
 
 /// A constant of a module; none is more than a scalar.
@@ -198,19 +198,10 @@ impl NativeBody for StarlarkHostFunction {
         let params: Vec<&str> = self.params.iter().map(|(param, _)| param.as_str()).collect();
         let takes_null =
             |name: &str| self.params.iter().any(|(param, takes)| *takes && param == name);
-        let mut object = Object::new();
         let also = starlark_mcp_compat::extra_parameter_names(name);
-        for (param, value) in
-            call_arguments::collect_with_aliases(name, &params, &also, args, heap)?
-        {
-            // Not given and given as None are the same, as with a default.
-            if !value.is_none() || takes_null(param) {
-                let what = format!("{name}: {param}");
-                let value = starlark_bridge::read_value(value, heap, &what, session.value)
-                    .map_err(raise_problem)?;
-                object.insert(param.to_owned(), value);
-            }
-        }
+        let given = call_arguments::collect_with_aliases(name, &params, &also, args, heap)?;
+        let mut object =
+            call_arguments::read_arguments(name, given, takes_null, heap, session.value)?;
         starlark_mcp_compat::rename_arguments(name, &mut object).map_err(raise_problem)?;
         let answer = self
             .call_host(session, object)

@@ -1,54 +1,36 @@
 //! The functions of `testing` that take or give functions, which no value is.
 
+use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode, Value};
 use starlark::environment::GlobalsBuilder;
 use starlark::eval::{Arguments, Evaluator};
 use starlark::values::Value as Sv;
 
-use super::native_function::{NativeBody, NativeFunction};
+use super::native_function::{NativeFunction, PlainNativeFunction};
 use super::starlark_errors::{self, raise_problem};
 use super::starlark_globals::JobSession;
-use super::{call_arguments, handler_context, starlark_bridge};
+use super::{call_arguments, handler_context};
 
 /// Put the function `name` into the module, if it is one of those here.
 pub(super) fn set(builder: &mut GlobalsBuilder, name: &str, full_name: &str) -> bool {
-    match full_name {
-        "testing.raises" => builder.set(name, NativeFunction::new(full_name, Special::Raises)),
-        "testing.context" => builder.set(name, NativeFunction::new(full_name, Special::Context)),
+    let function: PlainNativeFunction = match full_name {
+        "testing.raises" => raises,
+        "testing.context" => make_context,
         _ => return false,
-    }
+    };
+    builder.set(name, NativeFunction::new(full_name, function));
     true
 }
 
-#[derive(Debug)]
-enum Special {
-    Raises,
-    Context,
-}
-
-impl NativeBody for Special {
-    fn call<'v>(
-        &self,
-        _name: &str,
-        args: &Arguments<'v, '_>,
-        eval: &mut Evaluator<'v, '_, '_>,
-    ) -> starlark::Result<Sv<'v>> {
-        match self {
-            Special::Raises => raises(args, eval),
-            Special::Context => make_context(args, eval),
-        }
-    }
-}
-
 fn raises<'v>(
+    name: &str,
     args: &Arguments<'v, '_>,
     eval: &mut Evaluator<'v, '_, '_>,
 ) -> starlark::Result<Sv<'v>> {
     let heap = eval.heap();
     let (mut function, mut contains, mut about) = (None, None, None);
     let params = ["fn", "contains", "message"];
-    for (param, value) in call_arguments::collect_arguments("testing.raises", &params, args, heap)?
-    {
+    for (param, value) in call_arguments::collect_arguments(name, &params, args, heap)? {
         match param {
             "fn" => function = Some(value),
             "contains" => contains = value.unpack_str(),
@@ -56,9 +38,8 @@ fn raises<'v>(
         }
     }
     let about = about.map(|about| format!("{about}: ")).unwrap_or_default();
-    let fail = |message: String| {
-        raise_problem(Problem::tool_error(format!("testing.raises: {about}{message}")))
-    };
+    let fail =
+        |message: String| raise_problem(Problem::tool_error(format!("{name}: {about}{message}")));
     let Some(function) = function.filter(|function| function.get_type() == "function") else {
         return Err(fail("takes a function without parameters".to_owned()));
     };
@@ -84,20 +65,15 @@ fn raises<'v>(
 }
 
 fn make_context<'v>(
+    name: &str,
     args: &Arguments<'v, '_>,
     eval: &mut Evaluator<'v, '_, '_>,
 ) -> starlark::Result<Sv<'v>> {
     let session = JobSession::from_evaluator(eval)?;
     let heap = eval.heap();
-    let mut config = Value::Object(Default::default());
-    for (_, value) in call_arguments::collect_arguments("testing.context", &["config"], args, heap)?
-    {
-        if !value.is_none() {
-            config =
-                starlark_bridge::read_value(value, heap, "testing.context: config", session.value)
-                    .map_err(raise_problem)?;
-        }
-    }
+    let given = call_arguments::collect_arguments(name, &["config"], args, heap)?;
+    let mut given = call_arguments::read_arguments(name, given, |_| false, heap, session.value)?;
+    let config = given.swap_remove("config").unwrap_or_else(|| Value::Object(Object::new()));
     let caller = Value::from_fields([
         ("surface", "test".into()),
         ("name", moonlark_gateway::call::LOCAL_CALLER.into()),
