@@ -26,7 +26,7 @@ use crate::openapi_document::OpenApiDocument;
 use crate::operation::{self, ApiOperation, OperationPlan};
 use crate::operation_input::{self, BodyArguments};
 use crate::operation_rules::{HTTP_METHOD_NAMES, OperationRule};
-use crate::parameter::{OperationParam, ParamLocation};
+use crate::parameter::ParamLocation;
 use crate::request_builder;
 use crate::secret_origins::{AuthHost, OriginMemory, SecretOrigins};
 use crate::{operation_output, pagination, swagger};
@@ -437,16 +437,14 @@ impl ApiState {
 
     /// Headers that are arguments and secrets are treated as such from here on.
     fn mark_secret_headers(&self, plan: &OperationPlan, headers: &mut HeaderMap) {
-        let is_secret = |param: &&OperationParam| self.settings.secret_frozen.contains(&param.arg);
-        for param in plan.params_in(ParamLocation::Header).filter(is_secret) {
-            if let Some(value) = headers.get_mut(param.name.as_str()) {
-                value.set_sensitive(true);
-            }
-        }
-        if plan.params_in(ParamLocation::Cookie).any(|param| is_secret(&param))
-            && let Some(value) = headers.get_mut(COOKIE)
-        {
-            value.set_sensitive(true);
+        let secret = &self.settings.secret_frozen;
+        for param in plan.params.iter().filter(|param| secret.contains(&param.arg)) {
+            let value = match param.place {
+                ParamLocation::Header => headers.get_mut(param.name.as_str()),
+                ParamLocation::Cookie => headers.get_mut(COOKIE),
+                _ => None,
+            };
+            value.into_iter().for_each(|value| value.set_sensitive(true));
         }
     }
 

@@ -71,17 +71,15 @@ pub async fn load_document(
     spec: &SpecLocation,
     permitted: &[RefPermission],
 ) -> Result<LoadedOpenApiDocument> {
-    let (text, base) = match spec {
-        SpecLocation::File(path) => (read_document_file(path).await?, None),
-        SpecLocation::Web(url) => (fetch_document(url, &API_HTTP_CLIENT).await?, Some(url.clone())),
+    let (text, base, mut paths) = match spec {
+        SpecLocation::File(path) => (read_document_file(path).await?, None, vec![path.clone()]),
+        SpecLocation::Web(url) => {
+            (fetch_document(url, &API_HTTP_CLIENT).await?, Some(url.clone()), Vec::new())
+        }
     };
     let mut left = MAX_DOCUMENT_TOTAL_BYTES.saturating_sub(text.len());
-    let root = parse_on_blocking_thread(text).await?;
+    let root = run_blocking(move || parse_document(&text)).await?;
     let mut files: HashMap<String, DocumentTree> = HashMap::new();
-    let mut paths: Vec<PathBuf> = match spec {
-        SpecLocation::File(path) => vec![path.clone()],
-        SpecLocation::Web(_) => Vec::new(),
-    };
     let mut problems: Vec<Problem> = Vec::new();
     let mut looked_for: HashSet<String> = HashSet::new();
     let mut open: Vec<String> =
@@ -111,7 +109,7 @@ pub async fn load_document(
             Problem::bad_config(format!("it and the files it refers to are larger than {most}"))
         })?;
         paths.extend(path);
-        let Ok(tree) = parse_on_blocking_thread(text).await else { continue };
+        let Ok(tree) = run_blocking(move || parse_document(&text)).await else { continue };
         open.extend(referenced_addresses(&tree).iter().map(|it| join_address(&address, it)));
         files.insert(address, tree);
     }
@@ -130,37 +128,31 @@ async fn load_referenced_file(
     address: &str,
     permitted: &[RefPermission],
 ) -> Result<(Vec<u8>, Option<PathBuf>)> {
-    let no_address = |_| Problem::bad_config("it is no address");
-    match spec {
-        SpecLocation::File(path) if Url::parse(address).is_err() => {
+    let url = match (spec, Url::parse(address)) {
+        (SpecLocation::File(path), Err(_)) => {
             let folder = path.parent().unwrap_or(Path::new("."));
             let path = resolve_confined_path(folder, address, permitted)?;
-            Ok((read_document_file(&path).await?, Some(path)))
+            return Ok((read_document_file(&path).await?, Some(path)));
         }
-        SpecLocation::File(_) => {
-            let url = Url::parse(address).map_err(no_address)?;
-            let origin = url.origin().ascii_serialization();
-            if permitted.contains(&RefPermission::Origin(origin.clone())) {
-                return Ok((fetch_document(&url, &API_HTTP_CLIENT).await?, None));
-            }
-            if !matches!(url.scheme(), "http" | "https") || !is_public_target(&url) {
-                return Err(Problem::denied(format!("{origin} is no public address")).with_hint(
-                    format!("if it may be read, add \"{origin}\" to refs of this API"),
-                ));
-            }
-            Ok((fetch_document(&url, &PUBLIC_HTTP_CLIENT).await?, None))
+        (SpecLocation::File(_), Ok(url)) => url,
+        (SpecLocation::Web(base), _) => {
+            base.join(address).map_err(|_| Problem::bad_config("it is no address"))?
         }
-        SpecLocation::Web(base) => {
-            let url = base.join(address).map_err(no_address)?;
-            let origin = url.origin().ascii_serialization();
-            let granted = permitted.contains(&RefPermission::Origin(origin.clone()));
-            if url.origin() == base.origin() || granted {
-                return Ok((fetch_document(&url, &API_HTTP_CLIENT).await?, None));
-            }
-            Err(Problem::denied(format!("{origin} is another host than that of the document"))
-                .with_hint(format!("if it may be read, add \"{origin}\" to refs of this API")))
-        }
-    }
+    };
+    let origin = url.origin().ascii_serialization();
+    let is_web = matches!(url.scheme(), "http" | "https");
+    let denied = |why: &str| {
+        Problem::denied(format!("{origin} is {why}"))
+            .with_hint(format!("if it may be read, add \"{origin}\" to refs of this API"))
+    };
+    let client = match spec {
+        _ if permitted.contains(&RefPermission::Origin(origin.clone())) => &API_HTTP_CLIENT,
+        SpecLocation::Web(base) if base.origin() == url.origin() => &API_HTTP_CLIENT,
+        SpecLocation::Web(_) => return Err(denied("another host than that of the document")),
+        SpecLocation::File(_) if is_web && is_public_target(&url) => &PUBLIC_HTTP_CLIENT,
+        SpecLocation::File(_) => return Err(denied("no public address")),
+    };
+    Ok((fetch_document(&url, client).await?, None))
 }
 
 /// The file that a local document refers to, if that is in its own folder.
@@ -195,8 +187,7 @@ async fn read_document_file(path: &Path) -> Result<Vec<u8>> {
         )
     };
     let path = path.to_owned();
-    let reading = tokio::task::spawn_blocking(move || read_regular_file(&path).map_err(cannot));
-    reading.await.unwrap_or_else(|_| Err(Problem::internal("the document could not be read")))
+    run_blocking(move || read_regular_file(&path).map_err(cannot)).await
 }
 
 fn read_regular_file(path: &Path) -> Result<Vec<u8>, String> {
@@ -237,9 +228,11 @@ async fn fetch_document(url: &Url, client: &LazyLock<Result<Client>>) -> Result<
     }
 }
 
-async fn parse_on_blocking_thread(text: Vec<u8>) -> Result<DocumentTree> {
-    let parsing = tokio::task::spawn_blocking(move || parse_document(&text));
-    parsing.await.unwrap_or_else(|_| Err(Problem::internal("the document could not be read")))
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let working = tokio::task::spawn_blocking(work);
+    working.await.unwrap_or_else(|_| Err(Problem::internal("the document could not be read")))
 }
 
 #[cfg(test)]
