@@ -36,14 +36,13 @@ impl LoginStore {
 
     pub(super) fn load_record(&self) -> Result<Option<LoginRecord>> {
         let path = self.file_path("json");
+        let unusable = |error| self.unusable_login_problem(&path, error);
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.unusable_login_problem(&path, error)),
+            Err(error) => return Err(unusable(error)),
         };
-        let metadata =
-            file.metadata().map_err(|error| self.unusable_login_problem(&path, error))?;
-        if metadata.permissions().mode() & 0o077 != 0 {
+        if file.metadata().map_err(unusable)?.permissions().mode() & 0o077 != 0 {
             let message = format!("the login in {} can be read by others", path.display());
             return Err(Problem::denied(message).with_hint(format!(
                 "run `moonlark logout {0}` and `moonlark login {0}`, or keep it with `chmod 600 {1}`",
@@ -52,9 +51,7 @@ impl LoginStore {
             )));
         }
         let mut text = Vec::new();
-        file.take(MAX_LOGIN_FILE_BYTES)
-            .read_to_end(&mut text)
-            .map_err(|error| self.unusable_login_problem(&path, error))?;
+        file.take(MAX_LOGIN_FILE_BYTES).read_to_end(&mut text).map_err(unusable)?;
         // What the parser says could quote a token.
         let record: LoginRecord = serde_json::from_slice(&text).map_err(|_| {
             Problem::unavailable(format!("the login in {} is damaged", path.display()))
