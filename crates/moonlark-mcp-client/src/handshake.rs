@@ -93,7 +93,7 @@ impl McpHandshake<'_> {
             }
         }
         let carrier = start().await?;
-        self.finish_handshake(carrier, EraProbe::Legacy(LATEST_LEGACY_VERSION.to_owned())).await
+        self.initialize_legacy(carrier, LATEST_LEGACY_VERSION).await
     }
 
     async fn start_stdio_transport(&self) -> Result<McpTransport, Problem> {
@@ -136,22 +136,14 @@ impl McpHandshake<'_> {
                 Ok(Err(_)) | Err(_) => {}
             }
         }
-        self.finish_handshake(
-            McpTransport::Http(http(ProtocolEra::Legacy)?),
-            EraProbe::Legacy(version),
-        )
-        .await
+        self.initialize_legacy(McpTransport::Http(http(ProtocolEra::Legacy)?), &version).await
     }
 
     async fn connect_sse(&self, auth: Option<Arc<dyn RequestAuthorizer>>) -> HandshakeResult {
         let opened =
             SseTransport::open_stream(self.new_rpc_session(), self.http_endpoint(auth)?).await;
         let sse = opened.map_err(|failure| self.handshake_problem("its stream", failure))?;
-        self.finish_handshake(
-            McpTransport::Sse(sse),
-            EraProbe::Legacy(LATEST_LEGACY_VERSION.to_owned()),
-        )
-        .await
+        self.initialize_legacy(McpTransport::Sse(sse), LATEST_LEGACY_VERSION).await
     }
 
     fn new_rpc_session(&self) -> Arc<RpcSession> {
@@ -228,40 +220,27 @@ impl McpHandshake<'_> {
     }
 
     async fn finish_handshake(&self, carrier: McpTransport, found: EraProbe) -> HandshakeResult {
-        let version = match found {
+        match found {
             EraProbe::Modern(server) => {
                 let encode = |(key, value): (_, Value)| Some((key, value.encode_json(key).ok()?));
                 let meta = self.client_meta().into_iter().filter_map(encode);
                 carrier.rpc_session().set_client_meta(meta.collect());
-                return Ok((carrier, server));
+                Ok((carrier, server))
             }
-            EraProbe::Legacy(version) => version,
-        };
-        let server = self.initialize_legacy(&carrier, &version).await?;
-        if let McpTransport::Http(http) = &carrier {
-            http.set_protocol_version(&server.version);
+            EraProbe::Legacy(version) => self.initialize_legacy(carrier, &version).await,
         }
-        let failed = |failure| self.handshake_problem("the end of the handshake", failure);
-        carrier.send_notification("notifications/initialized").await.map_err(failed)?;
-        if let McpTransport::Http(http) = &carrier {
-            http.open_listening_stream().await;
-        }
-        Ok((carrier, server))
     }
 
-    async fn initialize_legacy(
-        &self,
-        carrier: &McpTransport,
-        version: &str,
-    ) -> Result<McpPeer, Problem> {
-        let mut answer = self.send_initialize(carrier, version).await;
+    /// Shake hands, with this version for a start.
+    async fn initialize_legacy(&self, carrier: McpTransport, version: &str) -> HandshakeResult {
+        let mut answer = self.send_initialize(&carrier, version).await;
         // Some servers refuse what they should answer with a version of theirs.
         if let Err(RequestFailure::Refused(rpc)) = &answer
             && let Some(versions) = supported_versions(rpc)
             && let Some(other) = versions.iter().filter(|it| is_legacy_version(it)).max()
             && other != version
         {
-            answer = self.send_initialize(carrier, other).await;
+            answer = self.send_initialize(&carrier, other).await;
         }
         let mut result = answer.map_err(|failure| self.handshake_problem("initialize", failure))?;
         let version = match result.swap_remove("protocolVersion") {
@@ -276,7 +255,16 @@ impl McpHandshake<'_> {
             }
         };
         let info = result.swap_remove("serverInfo");
-        Ok(build_peer(ProtocolEra::Legacy, &version, result, info))
+        let server = build_peer(ProtocolEra::Legacy, &version, result, info);
+        if let McpTransport::Http(http) = &carrier {
+            http.set_protocol_version(&version);
+        }
+        let failed = |failure| self.handshake_problem("the end of the handshake", failure);
+        carrier.send_notification("notifications/initialized").await.map_err(failed)?;
+        if let McpTransport::Http(http) = &carrier {
+            http.open_listening_stream().await;
+        }
+        Ok((carrier, server))
     }
 
     async fn send_initialize(

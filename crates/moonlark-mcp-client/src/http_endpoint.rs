@@ -133,31 +133,33 @@ impl HttpEndpoint {
         body: Bytes,
     ) -> Result<Response, RequestFailure> {
         // Redirects lead to no other server.
-        if let Some(direct) = &self.direct {
-            let answer = direct.send_request(method, url, headers, body).await;
-            return answer.map(Response::from).map_err(|broken| match broken {
-                LoopbackHttpError::NotConnected(error) => {
-                    self.unreachable_failure(&innermost_error_text(&error))
-                }
-                LoopbackHttpError::Lost(error) => {
-                    RequestFailure::Lost(self.broken_off_problem(&innermost_error_text(&error)))
-                }
-            });
-        }
-        let client = ENDPOINT_HTTP_CLIENT
-            .as_ref()
-            .map_err(|problem| RequestFailure::NotSent(problem.clone()))?;
-        let mut request = reqwest::Request::new(method, url.clone());
-        *request.headers_mut() = headers;
-        moonlark_http::send_with_body(client, request, body).await.map_err(|error| {
-            let connecting = error.is_connect() || error.is_builder();
-            let why = innermost_error_text(&error.without_url());
-            if connecting {
-                self.unreachable_failure(&why)
-            } else {
-                RequestFailure::Lost(self.broken_off_problem(&why))
+        let (connecting, why) = if let Some(direct) = &self.direct {
+            match direct.send_request(method, url, headers, body).await {
+                Ok(answer) => return Ok(answer.into()),
+                Err(LoopbackHttpError::NotConnected(error)) => (true, innermost_error_text(&error)),
+                Err(LoopbackHttpError::Lost(error)) => (false, innermost_error_text(&error)),
             }
-        })
+        } else {
+            let client = ENDPOINT_HTTP_CLIENT.as_ref();
+            let client = client.map_err(|problem| RequestFailure::NotSent(problem.clone()))?;
+            let mut request = reqwest::Request::new(method, url.clone());
+            *request.headers_mut() = headers;
+            match moonlark_http::send_with_body(client, request, body).await {
+                Ok(response) => return Ok(response),
+                Err(error) => {
+                    let connecting = error.is_connect() || error.is_builder();
+                    (connecting, innermost_error_text(&error.without_url()))
+                }
+            }
+        };
+        if !connecting {
+            return Err(RequestFailure::Lost(self.broken_off_problem(&why)));
+        }
+        let (name, origin) = (&self.name, url_origin(&self.url));
+        Err(RequestFailure::NotSent(
+            Problem::unavailable(format!("upstream '{name}' cannot be reached at {origin}: {why}"))
+                .with_hint("see whether the server is running, and reachable from here"),
+        ))
     }
 
     /// All of a body, if it is not too long.
@@ -284,14 +286,6 @@ impl HttpEndpoint {
             None => "try again later".to_owned(),
         };
         RequestFailure::NotSent(problem.with_hint(hint)).into()
-    }
-
-    fn unreachable_failure(&self, why: &str) -> RequestFailure {
-        let (name, origin) = (&self.name, url_origin(&self.url));
-        RequestFailure::NotSent(
-            Problem::unavailable(format!("upstream '{name}' cannot be reached at {origin}: {why}"))
-                .with_hint("see whether the server is running, and reachable from here"),
-        )
     }
 
     fn broken_off_problem(&self, why: &str) -> Problem {

@@ -285,10 +285,11 @@ fn build_tools(
             }
             Entry::Occupied(_) => {}
         }
-        let (built, problem) = upstream_tool::build_tool(shared, source, definition.clone());
-        problems.extend(problem);
-        match built {
-            Ok(tool) => tools.push(Arc::new(tool)),
+        match upstream_tool::build_tool(shared, source, definition.clone()) {
+            Ok((tool, problem)) => {
+                tools.push(Arc::new(tool));
+                problems.extend(problem);
+            }
             Err(problem) => problems.push(problem),
         }
     }

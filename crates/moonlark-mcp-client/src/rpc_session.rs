@@ -24,6 +24,7 @@ use crate::json_rpc::{
     self, OversizedMessageHead, ProtocolViolation, RawRpcParams, RequestFailure, RpcError, RpcFrame,
 };
 use crate::pending_requests::{MessageRecipient, PendingRequests, RpcAnswer, own_id_from_value};
+use crate::sse_events::SseEvent;
 use crate::upstream_target::McpConnectionLimits;
 
 /// Requests of a server's that are handled at once. As many again are told
@@ -50,6 +51,31 @@ pub(super) struct RpcSession {
 pub(super) trait RpcReplySender: Send + Sync {
     /// Best effort: a server that does not take it does not need it.
     fn send_reply(self: Arc<Self>, message: Vec<u8>) -> BoxFuture<'static, ()>;
+}
+
+/// Tells the server when nobody waits for a request any more: by `tell`, which is given
+/// the message.
+pub(super) struct CancelGuard<F: FnOnce(Vec<u8>)> {
+    id: u64,
+    tell: Option<F>,
+}
+
+impl<F: FnOnce(Vec<u8>)> CancelGuard<F> {
+    pub(super) fn new(id: u64, revocable: bool, tell: F) -> CancelGuard<F> {
+        CancelGuard { id, tell: revocable.then_some(tell) }
+    }
+
+    pub(super) fn mark_answered(&mut self) {
+        self.tell = None;
+    }
+}
+
+impl<F: FnOnce(Vec<u8>)> Drop for CancelGuard<F> {
+    fn drop(&mut self) {
+        if let Some(tell) = self.tell.take() {
+            tell(json_rpc::encode_cancellation(self.id));
+        }
+    }
 }
 
 /// A request in flight; dropping it forgets the request.
@@ -156,6 +182,22 @@ impl RpcSession {
         own
     }
 
+    /// The same for an event.
+    pub(super) fn on_event(
+        self: &Arc<Self>,
+        event: SseEvent,
+        stream: Option<u64>,
+        back: &Arc<impl RpcReplySender + 'static>,
+    ) -> Option<RpcAnswer> {
+        match event {
+            SseEvent::Message { data, .. } => self.on_message(&data, stream, back),
+            SseEvent::TooLong(head) => {
+                let is_own = self.on_oversized_message(&head, stream);
+                is_own.then(|| Err(self.oversized_message_failure()))
+            }
+        }
+    }
+
     /// A message that was skipped for its length, by its first bytes. True if
     /// it can only have been the answer that the stream is for.
     pub(super) fn on_oversized_message(&self, head: &[u8], stream: Option<u64>) -> bool {
@@ -166,13 +208,14 @@ impl RpcSession {
             OversizedMessageHead::NoAnswer => None,
         };
         if let Some(answer) = id.and_then(|id| self.pending.lock().take_answer_sender(id)) {
-            let _ = answer.send(Err(RequestFailure::Lost(self.oversized_message_problem())));
+            let _ = answer.send(Err(self.oversized_message_failure()));
         }
         id.is_some() && id == stream
     }
 
-    pub(super) fn oversized_message_problem(&self) -> Problem {
-        json_rpc::answer_too_long_problem(&self.name, self.limits.message)
+    fn oversized_message_failure(&self) -> RequestFailure {
+        let most = self.limits.message;
+        RequestFailure::Lost(json_rpc::answer_too_long_problem(&self.name, most))
     }
 
     fn on_answer(&self, id: Option<u64>, outcome: json_rpc::RawRpcOutcome<'_>) {

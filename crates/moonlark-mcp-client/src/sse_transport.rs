@@ -17,9 +17,9 @@ use crate::connection::McpRequestOptions;
 use crate::http_endpoint::{HttpEndpoint, HttpFailure, content_type, url_origin};
 use crate::json_rpc::{self, RequestFailure};
 use crate::pending_requests::RpcAnswer;
-use crate::rpc_session::{RpcReplySender, RpcSession};
+use crate::rpc_session::{CancelGuard, RpcReplySender, RpcSession};
 use crate::sse_events::{SseEvent, SseEventStream};
-use crate::streamable_http::HttpCancelGuard;
+use crate::streamable_http::send_in_background;
 use moonlark_http::add_trace_headers;
 
 pub(super) struct SseTransport {
@@ -74,7 +74,8 @@ impl SseTransport {
         about: McpRequestOptions,
     ) -> Result<Object, RequestFailure> {
         let (mut flight, message) = self.conversation.begin_request(method, &params, &about)?;
-        let mut given_up = HttpCancelGuard::new(self, flight.id, method != "initialize");
+        let revocable = method != "initialize";
+        let mut given_up = CancelGuard::new(flight.id, revocable, send_in_background(self));
         let lost = |_| Err(RequestFailure::Lost(self.conversation.close_reason()));
         let answer: RpcAnswer = tokio::select! {
             biased;
@@ -101,12 +102,7 @@ impl SseTransport {
                 _ = conversation.wait_closed() => return,
             };
             match event {
-                Some(SseEvent::Message { data, .. }) => {
-                    _ = conversation.on_message(&data, None, &self);
-                }
-                Some(SseEvent::TooLong(head)) => {
-                    _ = conversation.on_oversized_message(&head, None);
-                }
+                Some(event) => _ = conversation.on_event(event, None, &self),
                 None => break,
             }
         }

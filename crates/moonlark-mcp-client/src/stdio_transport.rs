@@ -19,7 +19,7 @@ use crate::connection::{ClosePace, McpRequestOptions};
 use crate::json_rpc::{self, ProtocolViolation, RequestFailure};
 use crate::line_reader::{self, InputLine};
 use crate::outgoing_pipe::{OutgoingPipe, PipeClosed};
-use crate::rpc_session::{RpcReplySender, RpcSession};
+use crate::rpc_session::{CancelGuard, RpcReplySender, RpcSession};
 use crate::upstream_process::{self, UpstreamProcess};
 
 /// How long each step of ending a process gently may take.
@@ -83,10 +83,11 @@ impl StdioTransport {
         };
         // An opening cannot be called off; a process that fails it is ended.
         let revocable = !matches!(method, "initialize" | "server/discover");
-        let mut given_up =
-            StdioCancelGuard { stdio: self, id: flight.id, revocable, answered: false };
+        let mut given_up = CancelGuard::new(flight.id, revocable, |message| {
+            self.outgoing.send_without_waiting(message);
+        });
         let answer = (&mut flight.answer).await;
-        given_up.answered = true;
+        given_up.mark_answered();
         answer.unwrap_or_else(|_| {
             let why = self.conversation.close_reason();
             Err(if self.outgoing.is_fully_written(sent) {
@@ -140,22 +141,6 @@ impl ExitRequest {
         match pace {
             Some(ClosePace::Quick) => QUICK_EXIT_STEP_TIMEOUT,
             Some(ClosePace::Gentle) | None => EXIT_STEP_TIMEOUT,
-        }
-    }
-}
-
-/// Tells the server when nobody waits for a request any more.
-struct StdioCancelGuard<'a> {
-    stdio: &'a StdioTransport,
-    id: u64,
-    revocable: bool,
-    answered: bool,
-}
-
-impl Drop for StdioCancelGuard<'_> {
-    fn drop(&mut self) {
-        if self.revocable && !self.answered {
-            self.stdio.outgoing.send_without_waiting(json_rpc::encode_cancellation(self.id));
         }
     }
 }

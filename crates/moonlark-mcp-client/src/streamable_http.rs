@@ -18,7 +18,7 @@ use crate::http_endpoint::{HttpEndpoint, HttpFailure, content_type};
 use crate::json_rpc::{self, RequestFailure, RpcError};
 use crate::param_headers::encode_header_text;
 use crate::pending_requests::RpcAnswer;
-use crate::rpc_session::{RpcReplySender, RpcSession};
+use crate::rpc_session::{CancelGuard, RpcReplySender, RpcSession};
 use moonlark_http::add_trace_headers;
 
 const SESSION_ID_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -78,7 +78,7 @@ impl StreamableHttpTransport {
         // Modern servers see it by the connection, and a handshake cannot be
         // called off.
         let revocable = self.era == ProtocolEra::Legacy && method != "initialize";
-        let mut given_up = HttpCancelGuard::new(self, flight.id, revocable);
+        let mut given_up = CancelGuard::new(flight.id, revocable, send_in_background(self));
         let exchange = self.exchange_message(flight.id, method, headers, message.into());
         let answer = tokio::select! {
             biased;
@@ -292,31 +292,17 @@ impl RpcReplySender for StreamableHttpTransport {
     }
 }
 
-/// Tells the server when nobody waits for a request any more.
-pub(super) struct HttpCancelGuard<T: RpcReplySender + 'static> {
-    back: Option<Arc<T>>,
-    id: u64,
-}
-
-impl<T: RpcReplySender + 'static> HttpCancelGuard<T> {
-    pub(super) fn new(back: &Arc<T>, id: u64, revocable: bool) -> HttpCancelGuard<T> {
-        HttpCancelGuard { back: revocable.then(|| Arc::clone(back)), id }
-    }
-
-    pub(super) fn mark_answered(&mut self) {
-        self.back = None;
-    }
-}
-
-impl<T: RpcReplySender + 'static> Drop for HttpCancelGuard<T> {
-    fn drop(&mut self) {
+/// Sends a message that nobody waits for.
+pub(super) fn send_in_background<T: RpcReplySender + 'static>(
+    back: &Arc<T>,
+) -> impl FnOnce(Vec<u8>) + use<T> {
+    let back = Arc::clone(back);
+    move |message| {
+        let sent = back.send_reply(message);
         // Without a runtime there is no connection either.
-        if let Some(back) = self.back.take() {
-            let told = back.send_reply(json_rpc::encode_cancellation(self.id));
-            try_spawn_to_finish(async move {
-                drop(tokio::time::timeout(BACKGROUND_SEND_TIMEOUT, told).await);
-            });
-        }
+        try_spawn_to_finish(async move {
+            drop(tokio::time::timeout(BACKGROUND_SEND_TIMEOUT, sent).await);
+        });
     }
 }
 

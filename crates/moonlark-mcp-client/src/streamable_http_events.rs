@@ -15,7 +15,7 @@ use crate::connection::ProtocolEra;
 use crate::http_endpoint::{HttpFailure, content_type};
 use crate::json_rpc::{self, RequestFailure};
 use crate::pending_requests::RpcAnswer;
-use crate::sse_events::{SseEvent, SseEventStream};
+use crate::sse_events::SseEventStream;
 use crate::streamable_http::StreamableHttpTransport;
 
 /// How often a stream is asked for again without anything new on it.
@@ -38,19 +38,8 @@ impl StreamableHttpTransport {
         let (mut place, mut tries) = (None, 0);
         loop {
             while let Some(event) = events.next().await {
-                match event {
-                    SseEvent::Message { data, .. } => {
-                        if let Some(answer) = conversation.on_message(&data, Some(id), self) {
-                            return answer;
-                        }
-                    }
-                    SseEvent::TooLong(head) => {
-                        if conversation.on_oversized_message(&head, Some(id)) {
-                            return Err(RequestFailure::Lost(
-                                conversation.oversized_message_problem(),
-                            ));
-                        }
-                    }
+                if let Some(answer) = conversation.on_event(event, Some(id), self) {
+                    return answer;
                 }
             }
             if place.as_deref() != events.last_event_id() {
@@ -81,11 +70,8 @@ impl StreamableHttpTransport {
                 }
                 Ok(_) => break,
                 Err(HttpFailure::Status(status, page)) if !status.is_server_error() => {
-                    if self.end_session_if_gone(
-                        None,
-                        status,
-                        json_rpc::find_rpc_error(&page).as_ref(),
-                    ) {
+                    let error = json_rpc::find_rpc_error(&page);
+                    if self.end_session_if_gone(None, status, error.as_ref()) {
                         return Err(RequestFailure::Lost(self.rpc_session().close_reason()));
                     }
                     break;
@@ -164,14 +150,7 @@ impl StreamableHttpTransport {
         let mut any = false;
         while let Some(event) = events.next().await {
             any = true;
-            match event {
-                SseEvent::Message { data, .. } => {
-                    _ = self.rpc_session().on_message(&data, None, self);
-                }
-                SseEvent::TooLong(head) => {
-                    _ = self.rpc_session().on_oversized_message(&head, None);
-                }
-            }
+            _ = self.rpc_session().on_event(event, None, self);
         }
         any
     }

@@ -22,15 +22,15 @@ use moonlark_core::tool_config::{ToolConfig, hide_arguments};
 
 const SUBSCRIBE_METHOD: &str = "resources/subscribe";
 
-/// What a definition becomes; the Problem says what is wrong with it.
+/// What a definition becomes, and what is wrong with it all the same.
 pub(crate) fn build_tool(
     shared: &Arc<UpstreamState>,
     source: &Arc<Source>,
     mut definition: Object,
-) -> (Result<Tool>, Option<Problem>) {
+) -> Result<(Tool, Option<Problem>)> {
     let name = text_field(&definition, "name").to_owned();
     if name.is_empty() {
-        return (Err(Problem::bad_script("a tool without a name is left out")), None);
+        return Err(Problem::bad_script("a tool without a name is left out"));
     }
     let at = |problem: Problem| {
         let message = format!("tool {} of '{}': {}", name, source.name, problem.message);
@@ -46,14 +46,12 @@ pub(crate) fn build_tool(
         input.insert("type".to_owned(), "object".into());
     }
     if !accepts_object(&input) {
-        let problem =
-            Problem::bad_script("left out: its schema does not describe an object of arguments");
-        return (Err(at(problem)), None);
+        let why = "left out: its schema does not describe an object of arguments";
+        return Err(at(Problem::bad_script(why)));
     }
     let input = Value::Object(input);
-    if let Err(why) = param_headers::check_marks(&input) {
-        return (Err(at(Problem::bad_script(format!("left out: {why}")))), None);
-    }
+    param_headers::check_marks(&input)
+        .map_err(|why| at(Problem::bad_script(format!("left out: {why}"))))?;
     let config = shared.settings.tools.get(&name).cloned().unwrap_or_default();
     let mut input_json = schema_to_json(&input);
     let unknown = hide_arguments(&mut input_json, &config.arguments);
@@ -102,7 +100,7 @@ pub(crate) fn build_tool(
         expose => expose,
     };
     tool.definition = Some(Arc::new(definition));
-    (Ok(tool), problem.map(at).or(cut).or(unknown))
+    Ok((tool, problem.map(at).or(cut).or(unknown)))
 }
 
 /// What clients that list the tool see of the operator's words.
