@@ -42,7 +42,6 @@ use check_worker::CheckFailure;
 use moonlark_core::{Catalog, Problem, SourceLocation};
 
 pub use check_server::{check_scripts_if_asked, set_check_program};
-pub use script_checker::ScriptChecker;
 #[cfg(test)]
 pub(crate) use script_globals::all_libraries;
 

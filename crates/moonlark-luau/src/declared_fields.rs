@@ -68,7 +68,7 @@ fn mentions_field_in(key: &str, value: &Json, field: &str) -> bool {
     }
 }
 
-fn properties(part: &Map<String, Json>) -> Option<&Map<String, Json>> {
+pub(crate) fn properties(part: &Map<String, Json>) -> Option<&Map<String, Json>> {
     part.get("properties")?.as_object()
 }
 

@@ -257,22 +257,20 @@ async fn check_before_run(mode: LuauCheckMode, script: &str, call: &Call) -> Res
     {
         return Err(problem);
     }
+    let warn = |at: String, said: String| {
+        call.log_message(LogLevel::Warn, &format!("{AGENT_SCRIPT_NAME}:{at} {said}"), None)
+    };
     for it in &checked.advice {
         let hint = it.hint.as_deref().unwrap_or_default();
-        let said = format!("{AGENT_SCRIPT_NAME}:{}: {}; {hint}", it.line, it.message);
-        call.log_message(LogLevel::Warn, &said, None)?;
+        warn(format!("{}:", it.line), format!("{}; {hint}", it.message))?;
     }
     if let Some(why) = &checked.unchecked {
-        call.log_message(
-            LogLevel::Warn,
-            &format!("{AGENT_SCRIPT_NAME}: runs without a full check: {why}"),
-            None,
-        )?;
+        warn(String::new(), format!("runs without a full check: {why}"))?;
     }
-    checked.findings.iter().try_for_each(|it| {
-        let said = format!("{AGENT_SCRIPT_NAME}:{}:{}: {}", it.line, it.column, it.message);
-        call.log_message(LogLevel::Warn, &said, None)
-    })
+    checked
+        .findings
+        .iter()
+        .try_for_each(|it| warn(format!("{}:{}:", it.line, it.column), it.message.clone()))
 }
 
 fn script_timeout_problem(time: Duration, most: Duration, run: &Run) -> Problem {

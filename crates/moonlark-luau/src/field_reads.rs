@@ -4,11 +4,11 @@
 //! is there is for the run to say, which has the answers.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind, UnaryOp};
 use luau_syntax::parser::{ParseOptions, ParsedSource};
-use moonlark_core::sdk::Sdk;
+use moonlark_core::Tool;
+use moonlark_core::sdk::{Sdk, SdkFunction, SdkSource};
 
 use crate::check::script_facts::{ScriptFacts, as_field_access, global_name};
 use crate::check::tested_values::{OperandRole, TestedOperand};
@@ -207,13 +207,18 @@ impl<'a> AstVisitor<'a> for FieldReadVisitor<'_, 'a> {
 }
 
 impl ResultPath {
-    /// The tool that is called, and its path as messages show it.
-    pub(crate) fn find_tool<'c>(
+    /// The function that is called.
+    pub(crate) fn find_function<'c>(
         &self,
         sdk: &'c Sdk,
-    ) -> Option<(&'c Arc<moonlark_core::Tool>, String)> {
+    ) -> Option<(&'c SdkSource, &'c SdkFunction)> {
         let source = sdk.find_source(&self.source)?;
-        let function = source.find_function(&self.function)?;
+        Some((source, source.find_function(&self.function)?))
+    }
+
+    /// The tool that is called, and its path as messages show it.
+    pub(crate) fn find_tool<'c>(&self, sdk: &'c Sdk) -> Option<(&'c Tool, String)> {
+        let (source, function) = self.find_function(sdk)?;
         Some((&function.tool, format!("sdk.{}.{}", source.name, function.name)))
     }
 }

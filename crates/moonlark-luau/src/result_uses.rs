@@ -26,17 +26,17 @@ pub(crate) struct ResultUses {
     reads: Vec<FieldRead>,
 }
 
-/// What becomes of one result of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What becomes of one result of a call. Where there is doubt, the last of these counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ResultUse {
     /// The script has it, and reads it.
     Taken,
     /// A variable has it that nothing reads.
     Unread,
-    /// Nobody has it.
-    Dropped,
     /// The function that made the call returns it, this many places further on.
     Returned(usize),
+    /// Nobody has it.
+    Dropped,
 }
 
 /// The stack frame that made a call, as the VM describes it.
@@ -111,7 +111,7 @@ impl ResultUses {
         }
         // Where several calls on one line could be meant, all have to agree.
         let uses = sites.into_iter().map(|site| site.results.use_of_result(nth));
-        uses.max_by_key(|it| it.doubt_rank()).unwrap_or(ResultUse::Dropped)
+        uses.max().unwrap_or(ResultUse::Dropped)
     }
 
     /// Whether a field of this name is read on the line as if it were there.
@@ -151,17 +151,6 @@ impl ResultTarget {
                 _ => ResultUse::Taken,
             },
             ResultTarget::Returned(further) => ResultUse::Returned(*further),
-        }
-    }
-}
-
-impl ResultUse {
-    fn doubt_rank(self) -> usize {
-        match self {
-            ResultUse::Taken => 0,
-            ResultUse::Unread => 1,
-            ResultUse::Returned(_) => 2,
-            ResultUse::Dropped => 3,
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use super::CheckFinding;
 use super::script_facts::{LocalOrigin, literal_text};
 use super::value_kinds::{KindOracle, ValueKinds, kinds_of_schema};
-use crate::declared_fields::find_schema_reference;
+use crate::declared_fields::{find_schema_reference, properties};
 
 /// How deep arguments are looked into, and at how many values and forms of them.
 const MAX_ARGUMENT_DEPTH: usize = 12;
@@ -222,7 +222,7 @@ impl<'x, 'a, 'c> ArgumentChecker<'x, 'a, 'c> {
         path: ArgumentPath,
         left: usize,
     ) {
-        let properties = schema.get("properties").and_then(Json::as_object);
+        let properties = properties(schema);
         let others = schema.get("additionalProperties").and_then(Json::as_object);
         let mut given: Vec<&str> = Vec::new();
         let mut certain = true;
@@ -314,35 +314,27 @@ impl<'x, 'a, 'c> ArgumentChecker<'x, 'a, 'c> {
             (None, Some(Json::Array(values))) => values.iter().collect(),
             _ => Vec::new(),
         };
-        match shown.kind() {
-            ExpressionKind::String { .. } => {
-                let Some(text) = literal_text(shown) else { return };
-                if !allowed.is_empty() && !allowed.iter().any(|it| it.as_str() == Some(text)) {
-                    let near = nearest_name(text, allowed.iter().filter_map(|it| it.as_str()));
-                    let near = near.map(|near| format!("; did you mean {near:?}?"));
-                    let message = allowed_values_message(path, &allowed, &format!("{text:?}"));
-                    self.add_tool_finding(place, format!("{message}{}", near.unwrap_or_default()));
-                }
-            }
-            ExpressionKind::Number { value, .. } => {
-                let is = |it: &&Json| it.as_f64() == Some(value);
-                if !allowed.is_empty() && !allowed.iter().any(is) {
-                    return self.add_tool_finding(
-                        place,
-                        allowed_values_message(path, &allowed, &value.to_string()),
-                    );
-                }
-                self.check_number(value, place, schema, path);
-            }
-            ExpressionKind::Boolean(value)
-                if !allowed.is_empty() && !allowed.iter().any(|it| it.as_bool() == Some(value)) =>
-            {
-                self.add_tool_finding(
-                    place,
-                    allowed_values_message(path, &allowed, &value.to_string()),
-                );
-            }
-            _ => {}
+        let got = match shown.kind() {
+            ExpressionKind::String { .. } => literal_text(shown).map(|text| format!("{text:?}")),
+            ExpressionKind::Number { value, .. } => Some(value.to_string()),
+            ExpressionKind::Boolean(value) => Some(value.to_string()),
+            _ => None,
+        };
+        let Some(got) = got else { return };
+        let is_it = |it: &&Json| match shown.kind() {
+            ExpressionKind::Number { value, .. } => it.as_f64() == Some(value),
+            ExpressionKind::Boolean(value) => it.as_bool() == Some(value),
+            _ => it.as_str() == literal_text(shown),
+        };
+        if !allowed.is_empty() && !allowed.iter().any(is_it) {
+            let texts = allowed.iter().filter_map(|it| it.as_str());
+            let near = literal_text(shown).and_then(|text| nearest_name(text, texts));
+            let near = near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+            let message = allowed_values_message(path, &allowed, &got);
+            return self.add_tool_finding(place, format!("{message}{near}"));
+        }
+        if let ExpressionKind::Number { value, .. } = shown.kind() {
+            self.check_number(value, place, schema, path);
         }
     }
 

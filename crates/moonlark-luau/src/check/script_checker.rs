@@ -71,14 +71,14 @@ impl JudgedScript {
 }
 
 /// Checks scripts on the thread it was made on.
-pub struct ScriptChecker {
+pub(super) struct ScriptChecker {
     /// None if there is something wrong with it; names and literal arguments
     /// are checked all the same.
     typing: Option<TypeChecker>,
 }
 
 impl ScriptChecker {
-    pub fn new(modules: &Arc<Vec<Module>>) -> ScriptChecker {
+    pub(super) fn new(modules: &Arc<Vec<Module>>) -> ScriptChecker {
         ScriptChecker { typing: TypeChecker::new(modules.clone()) }
     }
 
@@ -129,14 +129,6 @@ impl ScriptChecker {
             })
         });
         typed.flatten().unwrap_or(untyped)
-    }
-
-    /// What Luau itself says about a text, for tests of what is drawn for it.
-    #[doc(hidden)]
-    pub fn list_luau_errors(&mut self, text: &str) -> Vec<String> {
-        self.typing
-            .as_mut()
-            .map_or_else(Vec::new, |typing| typing.list_type_errors(text.to_owned()))
     }
 }
 

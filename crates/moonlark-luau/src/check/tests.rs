@@ -8,8 +8,9 @@ use moonlark_gateway::tool_body::ToolBody;
 use moonlark_render::luau::sdk_docs::{declared_result, sdk_function_docs};
 use serde_json::{Value as Json, json};
 
-use super::script_checker::TypingLimits;
-use super::{CheckFinding, ScriptChecker, problem_from_findings};
+use super::script_checker::{ScriptChecker, TypingLimits};
+use super::type_checker::TypeChecker;
+use super::{CheckFinding, problem_from_findings};
 
 fn tool(source: &str, name: &str, input: Json, output: Option<Json>) -> Arc<Tool> {
     let schema = |json: Json| Schema::description_only(json.as_object().unwrap().clone());
@@ -147,7 +148,7 @@ fn what_is_drawn_is_luau() {
         tool("s", &format!("f{index}"), schema.clone(), Some(schema.clone()))
     });
     let catalog = catalog(tools.collect());
-    let mut checker = ScriptChecker::new(catalog.modules());
+    let mut typing = TypeChecker::new(catalog.modules().clone()).unwrap();
     for function in &catalog.sdk().sources()[0].functions {
         let docs = sdk_function_docs(&catalog.sdk().sources()[0], function, None);
         let (args, result) = docs.signature.rsplit_once("): ").unwrap();
@@ -157,7 +158,12 @@ fn what_is_drawn_is_luau() {
         for (name, body) in docs.types.iter().chain(&types) {
             text.push_str(&format!("type {name} = {body} "));
         }
-        assert_eq!(checker.list_luau_errors(&text), [""; 0], "{text}");
+        let errors = typing.with_semantic_model(text.clone(), &Arc::default(), |model| {
+            let module = model.module();
+            let errors = module.errors().iter().map(|it| model.error_message(it).to_string());
+            errors.collect::<Vec<String>>()
+        });
+        assert_eq!(errors, Some(Vec::new()), "{text}");
     }
 }
 

@@ -16,7 +16,7 @@ use super::script_facts::{FieldAccess, LocalOrigin, ScriptFacts, as_field_access
 use super::sdk_names::SdkNameResolver;
 use super::text_fields::is_same_local;
 use super::{CheckFinding, script_globals};
-use crate::declared_fields::find_schema_reference;
+use crate::declared_fields::{find_schema_reference, properties};
 use crate::field_reads::ListOperation;
 use crate::other_languages::{FieldReceiver, hint_for_field};
 use crate::result_flow::{ResultFlow, ResultPath, ResultStep, TracedValue};
@@ -163,7 +163,7 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
             objects.push((output, is_object(schema).then_some(schema)?));
         }
         let (first, (output, schema)) = (origins.first()?, objects.first()?);
-        let declared = schema.get("properties").and_then(Json::as_object);
+        let declared = properties(schema);
         let names = || declared.into_iter().flat_map(Map::keys);
         // `if #r == 0 then use(r.items) end` knows that it may be an object.
         let facts = self.names.facts;
@@ -235,8 +235,7 @@ impl<'a, 'c> TracedFieldChecker<'_, 'a, 'c> {
     }
 
     fn find_function(&self, origin: &ResultPath) -> Option<(&'c SdkSource, &'c SdkFunction)> {
-        let source = self.names.catalog.sdk().find_source(&origin.source)?;
-        Some((source, source.find_function(&origin.function)?))
+        origin.find_function(self.names.catalog.sdk())
     }
 }
 
@@ -319,7 +318,7 @@ fn closed_properties(schema: &Map<String, Json>) -> Option<&Map<String, Json>> {
     if open {
         return None;
     }
-    schema.get("properties")?.as_object().filter(|fields| !fields.is_empty())
+    properties(schema).filter(|fields| !fields.is_empty())
 }
 
 /// Follow references, and the one alternative that is not null.

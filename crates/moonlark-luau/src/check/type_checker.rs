@@ -86,13 +86,4 @@ impl TypeChecker {
         self.frontend.clear();
         found
     }
-
-    /// All that Luau has to say about a text.
-    pub(super) fn list_type_errors(&mut self, text: String) -> Vec<String> {
-        self.with_semantic_model(text, &Arc::default(), |model| {
-            let errors = model.module();
-            errors.errors().iter().map(|error| model.error_message(error).to_string()).collect()
-        })
-        .unwrap_or_else(|| vec!["too much".to_owned()])
-    }
 }
