@@ -1,43 +1,33 @@
 //! What the modules' arguments and results have in common.
 
-use std::borrow::Cow;
-
 use moonlark_core::limits::format_size;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode, Result, Value};
 use moonlark_gateway::Call;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, Deserializer, Error};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// No arguments.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NoArgs {}
 
 /// A table with any keys. An empty list is an empty table, because some
 /// languages write both as `{}`.
-#[derive(Debug, Default)]
-pub(crate) struct ScriptTable(pub(crate) Object);
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(try_from = "Value")]
+#[schemars(inline, description = "", extend("type" = "object"))]
+pub(crate) struct ScriptTable(#[schemars(with = "Value")] pub(crate) Object);
 
-impl<'de> Deserialize<'de> for ScriptTable {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Value::deserialize(deserializer)? {
+impl TryFrom<Value> for ScriptTable {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        match value {
             Value::Object(object) => Ok(ScriptTable(object)),
             Value::Array(items) if items.is_empty() => Ok(ScriptTable::default()),
-            other => Err(D::Error::custom(format!("expected a table, got {}", other.kind()))),
+            other => Err(format!("expected a table, got {}", other.kind())),
         }
-    }
-}
-
-impl JsonSchema for ScriptTable {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "Table".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "object"})
     }
 }
 
@@ -48,28 +38,20 @@ impl From<ScriptTable> for Value {
 }
 
 /// A list of any values. An empty table is an empty list, as above.
-#[derive(Debug, Default)]
-pub(crate) struct ScriptList(pub(crate) Vec<Value>);
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(try_from = "Value")]
+#[schemars(inline, description = "", extend("type" = "array"))]
+pub(crate) struct ScriptList(#[schemars(with = "Value")] pub(crate) Vec<Value>);
 
-impl<'de> Deserialize<'de> for ScriptList {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Value::deserialize(deserializer)? {
+impl TryFrom<Value> for ScriptList {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        match value {
             Value::Array(items) => Ok(ScriptList(items)),
             Value::Object(object) if object.is_empty() => Ok(ScriptList::default()),
-            other => Err(D::Error::custom(format!("expected a list, got {}", other.kind()))),
+            other => Err(format!("expected a list, got {}", other.kind())),
         }
-    }
-}
-
-impl JsonSchema for ScriptList {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "List".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "array"})
     }
 }
 
@@ -82,14 +64,12 @@ impl From<ScriptList> for Value {
 /// A result of `bytes` bytes may leave the host.
 pub(crate) fn check_result_size(call: &Call, bytes: usize) -> Result<()> {
     let limit = call.limits().value;
-    if bytes > limit {
-        return Err(Problem::limit_exceeded(format!(
-            "the result is larger than {}",
-            format_size(limit)
-        ))
-        .with_hint("work on less at a time, or raise limits.value"));
-    }
-    Ok(())
+    if bytes > limit { Err(result_too_large_problem(limit)) } else { Ok(()) }
+}
+
+pub(crate) fn result_too_large_problem(limit: usize) -> Problem {
+    Problem::limit_exceeded(format!("the result is larger than {}", format_size(limit)))
+        .with_hint("work on less at a time, or raise limits.value")
 }
 
 /// That the call still has time: asked now and then by what computes for long.
@@ -98,6 +78,17 @@ pub(crate) fn check_time_left(call: &Call) -> Result<()> {
         return Ok(());
     }
     Err(Problem::new(ProblemCode::Timeout, "the time of the call is over"))
+}
+
+/// `an array`, for messages.
+pub(crate) fn kind_with_article(value: &Value) -> String {
+    let kind = value.kind();
+    let article = match kind {
+        "null" | "bytes" => "",
+        _ if kind.starts_with(['a', 'i', 'o']) => "an ",
+        _ => "a ",
+    };
+    format!("{article}{kind}")
 }
 
 /// Where in a text, for messages: `line 2, column 5`. Both count from 1.

@@ -15,22 +15,32 @@ use crate::args::check_result_size;
 pub(crate) fn module() -> Module {
     Module::new("base64", "Encode and decode Base64.")
         .pure()
-        .function("encode", "Encode text or bytes as Base64.", encode)
+        .function("encode", "Encode text or bytes as Base64.", |call: &Call, args| {
+            encode_with_engine(call, &STANDARD_BASE64, args)
+        })
         .example(json!({"data": "hi"}), json!("aGk="))
         .example(json!({"data": ""}), json!(""))
         .fails(json!({"data": 1}), "expected a string")
         .function(
             "decode",
             "Decode Base64; padding may be missing, white space is skipped.",
-            decode,
+            |_: &Call, args| decode_with_engine(&STANDARD_BASE64, args),
         )
         .example(json!({"text": "aGk="}), json!("hi"))
         .example(json!({"text": "aG\nk"}), json!("hi"))
         .fails(json!({"text": "%%%"}), "invalid Base64")
-        .function("encode_url", "Encode for URLs and file names: - and _, no padding.", encode_url)
+        .function(
+            "encode_url",
+            "Encode for URLs and file names: - and _, no padding.",
+            |call: &Call, args| encode_with_engine(call, &URL_SAFE_BASE64, args),
+        )
         .example(json!({"data": "a??>"}), json!("YT8_Pg"))
         .fails(json!({"data": {}}), "expected a string")
-        .function("decode_url", "Decode what encode_url made; padding may be there.", decode_url)
+        .function(
+            "decode_url",
+            "Decode what encode_url made; padding may be there.",
+            |_: &Call, args| decode_with_engine(&URL_SAFE_BASE64, args),
+        )
         .example(json!({"text": "YT8_Pg"}), json!("a??>"))
         .fails(json!({"text": "YT8/Pg"}), "invalid Base64")
 }
@@ -56,22 +66,13 @@ struct Base64DecodeArgs {
     text: TextOrBytes,
 }
 
-fn encode(call: &Call, args: Base64EncodeArgs) -> Result<String> {
+fn encode_with_engine(
+    call: &Call,
+    engine: &GeneralPurpose,
+    args: Base64EncodeArgs,
+) -> Result<String> {
     check_result_size(call, args.data.0.len().div_ceil(3) * 4)?;
-    Ok(STANDARD_BASE64.encode(args.data.0))
-}
-
-fn encode_url(call: &Call, args: Base64EncodeArgs) -> Result<String> {
-    check_result_size(call, args.data.0.len().div_ceil(3) * 4)?;
-    Ok(URL_SAFE_BASE64.encode(args.data.0))
-}
-
-fn decode(_: &Call, args: Base64DecodeArgs) -> Result<TextOrBytes> {
-    decode_with_engine(&STANDARD_BASE64, args)
-}
-
-fn decode_url(_: &Call, args: Base64DecodeArgs) -> Result<TextOrBytes> {
-    decode_with_engine(&URL_SAFE_BASE64, args)
+    Ok(engine.encode(args.data.0))
 }
 
 fn decode_with_engine(engine: &GeneralPurpose, args: Base64DecodeArgs) -> Result<TextOrBytes> {

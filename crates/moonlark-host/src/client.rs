@@ -85,7 +85,7 @@ async fn ask_user(call: Call, args: ClientElicitArgs) -> Result<ClientElicited> 
 
 async fn ask_model(call: Call, args: ClientSampleArgs) -> Result<ClientSampled> {
     let question = args.to_question()?;
-    sample::parse_sampled(ask_caller(&call, question).await?)
+    parse_answer(ask_caller(&call, question).await?)
 }
 
 async fn ask_roots(call: Call, _: NoArgs) -> Result<Vec<ClientRoot>> {

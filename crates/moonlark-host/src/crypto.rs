@@ -120,7 +120,5 @@ fn constant_time_eq(_: &Call, args: CryptoConstantTimeEqArgs) -> Result<bool> {
 }
 
 pub(crate) fn encode_hex(bytes: &[u8]) -> String {
-    const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(HEX_DIGITS[usize::from(nibble)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::ScriptList;
+use crate::args::{ScriptList, kind_with_article};
 use csv_reader::{CsvReader, CsvRow};
 use csv_writer::CsvWriter;
 
@@ -137,7 +137,6 @@ struct CsvEncodeArgs {
     rows: ScriptList,
     /// The columns, in this order; of objects, all fields in the order they are
     /// met unless given. For lists, it becomes the header line.
-    #[serde(default)]
     columns: Option<Vec<String>>,
     /// The character between fields.
     #[serde(default = "default_delimiter")]
@@ -170,7 +169,7 @@ fn encode(call: &Call, args: CsvEncodeArgs) -> Result<String> {
                 return Err(Problem::bad_request(format!(
                     "row {} is no {wanted}, but {}",
                     index + 1,
-                    csv_writer::kind_with_article(other)
+                    kind_with_article(other)
                 )));
             }
         }

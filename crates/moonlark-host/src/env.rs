@@ -29,7 +29,6 @@ struct EnvGetArgs {
     /// The variable's name.
     name: String,
     /// The result when the variable is not set.
-    #[serde(default)]
     default: Option<String>,
 }
 

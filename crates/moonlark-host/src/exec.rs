@@ -50,22 +50,17 @@ struct ExecRunArgs {
     /// path, exactly as in allowed_exec.
     cmd: String,
     /// Its arguments, one by one.
-    #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
     args: Option<ScriptList>,
     /// What it reads from its standard input; nothing when not given.
-    #[serde(default)]
     stdin: Option<TextOrBytes>,
     /// Environment variables to set.
-    #[serde(default)]
     #[schemars(with = "Option<std::collections::BTreeMap<String, String>>")]
     env: Option<ScriptTable>,
     /// The folder to run in, relative to the script's directory; that itself
     /// when not given.
-    #[serde(default)]
     cwd: Option<String>,
     /// Seconds until it is killed; the call's own deadline holds anyway.
-    #[serde(default)]
     timeout: Option<f64>,
     /// Raise an error unless it exits with 0.
     #[serde(default)]

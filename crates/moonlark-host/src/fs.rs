@@ -8,6 +8,8 @@ mod directory_walk;
 #[cfg(all(test, unix))]
 mod tests;
 
+use std::path::Path;
+
 use jiff::Timestamp;
 use moonlark_core::grant::AllowedDir;
 use moonlark_core::value::TextOrBytes;
@@ -17,8 +19,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-pub(crate) use confined_dir::ConfinedDir;
 use confined_dir::check_relative_path;
+pub(crate) use confined_dir::{ConfinedDir, open_script_dir};
 
 /// The examples are run in a directory that holds one file, `notes.txt`, with the
 /// line `Buy tea`.
@@ -87,19 +89,16 @@ async fn read(call: Call, args: FsPathArgs) -> Result<TextOrBytes> {
 #[serde(deny_unknown_fields)]
 struct FsListArgs {
     /// The directory, relative to the script's; that itself when not given.
-    #[serde(default)]
     dir: Option<String>,
     /// Which paths: `*` and `?` stay within a name, `**` goes into directories.
-    #[serde(default)]
     glob: Option<String>,
 }
 
 async fn list(call: Call, args: FsListArgs) -> Result<Vec<String>> {
     let at = args.dir.unwrap_or_else(|| ".".to_owned());
     let dir = call.grants().check_dir("fs.list")?;
-    spawn_blocking_in_dir("fs.list", dir, move |dir| match args.glob {
-        None => directory_walk::list_names(dir, &at),
-        Some(glob) => directory_walk::list_matching_paths(dir, &at, &glob),
+    spawn_blocking_in_dir("fs.list", dir, move |dir| {
+        directory_walk::list_paths(dir, &at, args.glob.as_deref())
     })
     .await
 }
@@ -170,12 +169,15 @@ async fn remove(call: Call, args: FsPathArgs) -> Result<()> {
     spawn_blocking_in_dir("fs.remove", dir, move |dir| dir.remove_entry(&args.path)).await
 }
 
-/// Files that would run, or decide what may: a script that may write its data
+/// Whether it would run, or decide what may: a script that may write its data
 /// may not write tools.
-fn refuse_code_file(what: &str, path: &str) -> Result<()> {
-    let path = std::path::Path::new(path);
+pub(crate) fn is_code_file(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if matches!(ending.to_ascii_lowercase().as_str(), "lua" | "luau" | "star" | "toml") {
+    matches!(ending.to_ascii_lowercase().as_str(), "lua" | "luau" | "star" | "toml")
+}
+
+fn refuse_code_file(what: &str, path: &str) -> Result<()> {
+    if is_code_file(path.as_ref()) {
         return Err(Problem::denied(format!("{what} may not change scripts or configuration"))
             .with_hint("write data under another ending"));
     }

@@ -11,7 +11,6 @@ mod fuzzy_matcher;
 use std::time::Duration;
 
 use moonlark_core::limits::format_seconds;
-use moonlark_core::value::Object;
 use moonlark_core::{Module, Problem, Result, Value};
 use moonlark_gateway::Call;
 use schemars::JsonSchema;
@@ -68,14 +67,11 @@ struct FuzzySearchArgs {
     /// Where: a list of texts, or of tables or dicts.
     items: ScriptList,
     /// The one field that is searched.
-    #[serde(default)]
     key: Option<String>,
     /// The fields that are searched.
-    #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
     keys: Option<ScriptList>,
     /// How many items at most; all when not given, or 0.
-    #[serde(default)]
     limit: Option<i64>,
 }
 
@@ -90,7 +86,7 @@ fn search_with_scores(call: &Call, args: FuzzySearchArgs) -> Result<ScriptList> 
 
 /// The items that match with their scores, the best first; equal ones as given.
 fn find_matches(call: &Call, args: FuzzySearchArgs) -> Result<Vec<(i64, Value)>> {
-    let fields = SearchedFields::from_keys(args.key, args.keys)?;
+    let fields = searched_fields(args.key, args.keys)?;
     let query = FuzzyQuery::new(&args.query)?;
     let end = call.deadline().min(Instant::now() + MAX_FUZZY_SEARCH_TIME);
     if args.items.0.len() > MAX_FUZZY_ITEMS {
@@ -107,7 +103,7 @@ fn find_matches(call: &Call, args: FuzzySearchArgs) -> Result<Vec<(i64, Value)>>
             return Err(Problem::limit_exceeded(format!("the search takes longer than {most}"))
                 .with_hint("search fewer or shorter items, or name the fields with key"));
         }
-        let Some(text) = fields.searched_text(&item) else { continue };
+        let Some(text) = searched_text(&item, fields.as_deref()) else { continue };
         if let Some(score) = matcher.score_text(&text) {
             found.push((score, text.chars().count(), item));
         }
@@ -121,49 +117,38 @@ fn find_matches(call: &Call, args: FuzzySearchArgs) -> Result<Vec<(i64, Value)>>
     Ok(found.into_iter().map(|(score, _, item)| (score, item)).collect())
 }
 
-/// Which part of an item is searched.
-enum SearchedFields {
-    All,
-    Named(Vec<String>),
-}
-
-impl SearchedFields {
-    fn from_keys(key: Option<String>, keys: Option<ScriptList>) -> Result<SearchedFields> {
-        match (key, keys) {
-            (Some(_), Some(_)) => Err(Problem::bad_request("give key or keys, not both")),
-            (Some(key), None) => Ok(SearchedFields::Named(vec![key])),
-            (None, Some(keys)) => {
-                let name = |key: Value| match key {
-                    Value::Str(key) => Ok(key),
-                    other => Err(Problem::bad_request(format!(
-                        "keys must be a list of names, got {}",
-                        other.kind()
-                    ))),
-                };
-                keys.0.into_iter().map(name).collect::<Result<_>>().map(SearchedFields::Named)
-            }
-            (None, None) => Ok(SearchedFields::All),
+/// The fields of an item that are searched; all of them when none are named.
+fn searched_fields(key: Option<String>, keys: Option<ScriptList>) -> Result<Option<Vec<String>>> {
+    match (key, keys) {
+        (Some(_), Some(_)) => Err(Problem::bad_request("give key or keys, not both")),
+        (Some(key), None) => Ok(Some(vec![key])),
+        (None, Some(keys)) => {
+            let name = |key: Value| match key {
+                Value::Str(key) => Ok(key),
+                other => Err(Problem::bad_request(format!(
+                    "keys must be a list of names, got {}",
+                    other.kind()
+                ))),
+            };
+            keys.0.into_iter().map(name).collect::<Result<_>>().map(Some)
         }
-    }
-
-    /// The text of an item that is searched; none if it has none.
-    fn searched_text(&self, item: &Value) -> Option<String> {
-        match item {
-            Value::Str(text) => Some(truncate_item_text(text).to_owned()),
-            Value::Object(object) => {
-                let texts: Vec<&str> = match self {
-                    SearchedFields::All => object.values().filter_map(Value::as_str).collect(),
-                    SearchedFields::Named(names) => named_texts(object, names),
-                };
-                if texts.is_empty() { None } else { Some(join_texts(&texts)) }
-            }
-            _ => None,
-        }
+        (None, None) => Ok(None),
     }
 }
 
-fn named_texts<'a>(object: &'a Object, names: &[String]) -> Vec<&'a str> {
-    names.iter().filter_map(|name| object.get(name)?.as_str()).collect()
+/// The text of an item that is searched; none if it has none.
+fn searched_text(item: &Value, fields: Option<&[String]>) -> Option<String> {
+    match item {
+        Value::Str(text) => Some(truncate_item_text(text).to_owned()),
+        Value::Object(object) => {
+            let texts: Vec<&str> = match fields {
+                None => object.values().filter_map(Value::as_str).collect(),
+                Some(names) => names.iter().filter_map(|name| object.get(name)?.as_str()).collect(),
+            };
+            if texts.is_empty() { None } else { Some(join_texts(&texts)) }
+        }
+        _ => None,
+    }
 }
 
 /// The texts with spaces between, as far as they are read.

@@ -149,7 +149,6 @@ struct HtmlLinksArgs {
     /// An HTML page, or a part of one.
     html: String,
     /// Where the page is from; links become absolute.
-    #[serde(default)]
     base: Option<String>,
 }
 

@@ -38,7 +38,9 @@ pub(crate) fn module() -> Module {
         "Make web requests. An answer with any status is a result; an error is raised only where \
          there is no answer.",
     )
-    .async_function("get", "Fetch an address.", get)
+    .async_function("get", "Fetch an address.", |call, args: Plain| {
+        send_request(call, "http.get", Method::GET, args.into())
+    })
     .needs("net")
     .mocked_example(
         json!({
@@ -57,7 +59,9 @@ pub(crate) fn module() -> Module {
     .fails(nowhere(), "not an address")
     .fails(json!({"url": "http://127.0.0.1:1/"}), "may not reach 127.0.0.1:1")
     .fails(json!({"url": "https://example.com", "timeout": 0}), "timeout")
-    .async_function("post", "Send a POST request.", post)
+    .async_function("post", "Send a POST request.", |call, args: WithBody| {
+        send_request(call, "http.post", Method::POST, args.into())
+    })
     .positional_params(&["body"])
     .needs("net")
     .with_side_effects()
@@ -67,7 +71,9 @@ pub(crate) fn module() -> Module {
     )
     .fails(elsewhere(), "http and https")
     .fails(json!({"url": "https://example.com", "body": "a", "json": 1}), "body or json")
-    .async_function("put", "Send a PUT request.", put)
+    .async_function("put", "Send a PUT request.", |call, args: WithBody| {
+        send_request(call, "http.put", Method::PUT, args.into())
+    })
     .positional_params(&["body"])
     .needs("net")
     .with_idempotent_effects()
@@ -80,7 +86,9 @@ pub(crate) fn module() -> Module {
         answer(200, "{}", json!({}), "https://api.example.com/notes/1"),
     )
     .fails(elsewhere(), "http and https")
-    .async_function("patch", "Send a PATCH request.", patch)
+    .async_function("patch", "Send a PATCH request.", |call, args: WithBody| {
+        send_request(call, "http.patch", Method::PATCH, args.into())
+    })
     .positional_params(&["body"])
     .needs("net")
     .with_side_effects()
@@ -89,7 +97,9 @@ pub(crate) fn module() -> Module {
         answer(200, "{\"id\":8}", json!({"id": 8}), "https://api.example.com/issues/8"),
     )
     .fails(elsewhere(), "http and https")
-    .async_function("delete", "Send a DELETE request.", delete)
+    .async_function("delete", "Send a DELETE request.", |call, args: Plain| {
+        send_request(call, "http.delete", Method::DELETE, args.into())
+    })
     .needs("net")
     .with_idempotent_effects()
     .mocked_example(
@@ -97,7 +107,9 @@ pub(crate) fn module() -> Module {
         answer(200, "{}", json!({}), "https://api.example.com/issues/8"),
     )
     .fails(elsewhere(), "http and https")
-    .async_function("head", "Fetch the headers of an address, without the body.", head)
+    .async_function("head", "Fetch the headers of an address, without the body.", |call, args: Plain| {
+        send_request(call, "http.head", Method::HEAD, args.into())
+    })
     .needs("net")
     .mocked_example(
         json!({"url": "https://example.com/file.zip", "follow_redirects": false}),
@@ -124,18 +136,14 @@ macro_rules! arguments {
         struct $name {
             $($(#[$doc])* $field: $type,)*
             /// Headers to send, by name.
-            #[serde(default)]
             #[schemars(with = "Option<std::collections::BTreeMap<String, String>>")]
             headers: Option<ScriptTable>,
             /// Added to the address's query; a list repeats its key.
-            #[serde(default)]
             query: Option<ScriptTable>,
             /// A value to send as JSON, instead of a body.
-            #[serde(default)]
             json: Option<Value>,
             /// Seconds until it is given up, redirects and retries included;
             /// the call's own deadline holds anyway.
-            #[serde(default)]
             timeout: Option<f64>,
             /// Go where a redirect leads, up to ten times.
             #[serde(default = "default_follow_redirects")]
@@ -174,7 +182,6 @@ arguments!(WithBody {
     /// The address, beginning with http:// or https://.
     url: String,
     /// What to send, as it is.
-    #[serde(default)]
     body: Option<TextOrBytes>,
 });
 
@@ -182,10 +189,8 @@ arguments!(Options {
     /// The address, beginning with http:// or https://.
     url: String,
     /// The method; GET when not given.
-    #[serde(default)]
     method: Option<String>,
     /// What to send, as it is.
-    #[serde(default)]
     body: Option<TextOrBytes>,
 });
 
@@ -198,30 +203,6 @@ struct HttpRequestArgs {
 
 fn default_follow_redirects() -> bool {
     true
-}
-
-async fn get(call: Call, args: Plain) -> Result<HttpAnswer> {
-    send_request(call, "http.get", Method::GET, args.into()).await
-}
-
-async fn post(call: Call, args: WithBody) -> Result<HttpAnswer> {
-    send_request(call, "http.post", Method::POST, args.into()).await
-}
-
-async fn put(call: Call, args: WithBody) -> Result<HttpAnswer> {
-    send_request(call, "http.put", Method::PUT, args.into()).await
-}
-
-async fn patch(call: Call, args: WithBody) -> Result<HttpAnswer> {
-    send_request(call, "http.patch", Method::PATCH, args.into()).await
-}
-
-async fn delete(call: Call, args: Plain) -> Result<HttpAnswer> {
-    send_request(call, "http.delete", Method::DELETE, args.into()).await
-}
-
-async fn head(call: Call, args: Plain) -> Result<HttpAnswer> {
-    send_request(call, "http.head", Method::HEAD, args.into()).await
 }
 
 async fn request(call: Call, args: HttpRequestArgs) -> Result<HttpAnswer> {

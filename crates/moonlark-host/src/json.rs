@@ -68,7 +68,6 @@ fn decode(call: &Call, args: JsonDecodeArgs) -> Result<Value> {
 #[serde(deny_unknown_fields)]
 struct JsonArrayArgs {
     /// The entries; none for an empty array.
-    #[serde(default)]
     items: Option<ScriptList>,
 }
 

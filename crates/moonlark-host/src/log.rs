@@ -11,20 +11,30 @@ use crate::args::ScriptTable;
 pub(crate) fn module() -> Module {
     let message = || json!({"message": "created", "fields": {"id": 7}});
     Module::new("log", "Write to the log; the caller sees it too.")
-        .function("debug", "Log what only helps to find a mistake.", debug)
+        .function("debug", "Log what only helps to find a mistake.", |call: &Call, entry| {
+            log_at_level(call, LogLevel::Debug, entry)
+        })
         .positional_params(&["fields"])
         .example(message(), json!(null))
         .fails(json!({}), "message")
-        .function("info", "Log what happened.", info)
+        .function("info", "Log what happened.", |call: &Call, entry| {
+            log_at_level(call, LogLevel::Info, entry)
+        })
         .positional_params(&["fields"])
         .example(message(), json!(null))
         .example(json!({"message": {"id": 7}}), json!(null))
         .fails(json!({"message": "a", "fields": "b"}), "expected a table")
-        .function("warn", "Log what looks wrong but did not stop the work.", warn)
+        .function(
+            "warn",
+            "Log what looks wrong but did not stop the work.",
+            |call: &Call, entry| log_at_level(call, LogLevel::Warn, entry),
+        )
         .positional_params(&["fields"])
         .example(message(), json!(null))
         .fails(json!({}), "message")
-        .function("error", "Log what failed.", error)
+        .function("error", "Log what failed.", |call: &Call, entry| {
+            log_at_level(call, LogLevel::Error, entry)
+        })
         .positional_params(&["fields"])
         .example(message(), json!(null))
         .fails(json!({}), "message")
@@ -36,24 +46,7 @@ struct LogMessageArgs {
     /// Text as it is; any other value is written as JSON.
     message: Value,
     /// Further values to log beside the message.
-    #[serde(default)]
     fields: Option<ScriptTable>,
-}
-
-fn debug(call: &Call, entry: LogMessageArgs) -> Result<()> {
-    log_at_level(call, LogLevel::Debug, entry)
-}
-
-fn info(call: &Call, entry: LogMessageArgs) -> Result<()> {
-    log_at_level(call, LogLevel::Info, entry)
-}
-
-fn warn(call: &Call, entry: LogMessageArgs) -> Result<()> {
-    log_at_level(call, LogLevel::Warn, entry)
-}
-
-fn error(call: &Call, entry: LogMessageArgs) -> Result<()> {
-    log_at_level(call, LogLevel::Error, entry)
 }
 
 fn log_at_level(call: &Call, level: LogLevel, entry: LogMessageArgs) -> Result<()> {

@@ -180,7 +180,6 @@ struct MathLogArgs {
     /// A number above zero.
     x: MathNumber,
     /// The base, above zero and not 1.
-    #[serde(default)]
     base: Option<MathNumber>,
 }
 
@@ -211,7 +210,6 @@ struct MathRoundArgs {
     /// A number.
     x: MathNumber,
     /// Digits after the point; negative ones are before it.
-    #[serde(default)]
     digits: Option<i64>,
 }
 

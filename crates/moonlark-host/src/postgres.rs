@@ -17,16 +17,14 @@ mod postgres_statement;
 mod tests;
 
 use moonlark_core::grant::AllowedWrite;
-use moonlark_core::value::shorten_text;
-use moonlark_core::{Module, Problem, ProblemCode, Result, Value};
+use moonlark_core::{Module, Result, Value};
 use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::args::ScriptList;
-use crate::sql::{SqlColumn, SqlRows};
-use connection_target::PostgresTarget;
+use crate::args::{ScriptList, ScriptTable};
+use crate::sql::SqlColumn;
 use postgres_statement::{PostgresStatement, PostgresStatementResult, run_statement};
 
 pub(crate) fn module() -> Module {
@@ -104,13 +102,25 @@ struct PostgresStatementArgs {
     /// Values for $1, $2 and so on. Use `json.null` for NULL. Strings are read
     /// as whatever type the statement needs; lists fill arrays, and objects
     /// json.
-    #[serde(default)]
     params: Option<ScriptList>,
 }
 
-async fn query(call: Call, args: PostgresStatementArgs) -> Result<SqlRows> {
+impl PostgresStatementArgs {
+    async fn execute_statement(
+        self,
+        call: &Call,
+        what: &'static str,
+        write: Option<AllowedWrite>,
+    ) -> Result<PostgresStatementResult> {
+        let params = self.params.unwrap_or_default().0;
+        let ask = PostgresStatement { what, sql: &self.sql, params, write };
+        run_statement(call, &self.conn, ask).await
+    }
+}
+
+async fn query(call: Call, args: PostgresStatementArgs) -> Result<Vec<ScriptTable>> {
     let write = call.grants().check_sql_write("postgres.query").ok();
-    Ok(connect_and_run(call, "postgres.query", args, write).await?.rows)
+    Ok(args.execute_statement(&call, "postgres.query", write).await?.rows.into_tables())
 }
 
 /// What a change did.
@@ -129,19 +139,8 @@ impl From<PostgresChanged> for Value {
 
 async fn execute(call: Call, args: PostgresStatementArgs) -> Result<PostgresChanged> {
     let write = call.grants().check_sql_write("postgres.execute")?;
-    let done = connect_and_run(call, "postgres.execute", args, Some(write)).await?;
+    let done = args.execute_statement(&call, "postgres.execute", Some(write)).await?;
     Ok(PostgresChanged { rows_affected: done.affected })
-}
-
-async fn connect_and_run(
-    call: Call,
-    what: &'static str,
-    args: PostgresStatementArgs,
-    write: Option<AllowedWrite>,
-) -> Result<PostgresStatementResult> {
-    let target = PostgresTarget::from_connection_string(&call, what, &args.conn)?;
-    let params = args.params.unwrap_or_default().0;
-    run_statement(&call, target, PostgresStatement { what, sql: &args.sql, params, write }).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -162,12 +161,9 @@ const POSTGRES_LIST_TABLES_SQL: &str =
     ORDER BY 1";
 
 async fn list_tables(call: Call, args: PostgresListTablesArgs) -> Result<Vec<String>> {
-    let what = "postgres.list_tables";
-    let target = PostgresTarget::from_connection_string(&call, what, &args.conn)?;
-    let ask =
-        PostgresStatement { what, sql: POSTGRES_LIST_TABLES_SQL, params: Vec::new(), write: None };
-    let rows = run_statement(&call, target, ask).await?.rows;
-    Ok(rows.into_objects().map(|row| text_column(&row, "name")).collect())
+    let (what, sql) = ("postgres.list_tables", POSTGRES_LIST_TABLES_SQL);
+    let ask = PostgresStatement { what, sql, params: Vec::new(), write: None };
+    Ok(run_statement(&call, &args.conn, ask).await?.rows.into_names())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -193,29 +189,9 @@ const POSTGRES_DESCRIBE_TABLE_SQL: &str = "SELECT a.attname::text AS name,
     ORDER BY c.oid, a.attnum";
 
 async fn describe_table(call: Call, args: PostgresDescribeTableArgs) -> Result<Vec<SqlColumn>> {
-    let what = "postgres.describe_table";
-    let target = PostgresTarget::from_connection_string(&call, what, &args.conn)?;
+    let (what, sql) = ("postgres.describe_table", POSTGRES_DESCRIBE_TABLE_SQL);
     let params = vec![args.table.as_str().into()];
-    let ask = PostgresStatement { what, sql: POSTGRES_DESCRIBE_TABLE_SQL, params, write: None };
-    let rows = run_statement(&call, target, ask).await?.rows;
-    let columns: Vec<SqlColumn> = rows
-        .into_objects()
-        .map(|row| SqlColumn {
-            name: text_column(&row, "name"),
-            kind: text_column(&row, "type"),
-            nullable: row.get("nullable") == Some(&Value::Bool(true)),
-            default: row.get("default").and_then(Value::as_str).map(str::to_owned),
-            primary_key: row.get("primary_key") == Some(&Value::Bool(true)),
-        })
-        .collect();
-    if columns.is_empty() {
-        let message = format!("there is no table {}", shorten_text(&args.table));
-        return Err(Problem::new(ProblemCode::NotFound, message)
-            .with_hint("postgres.list_tables gives the tables that there are"));
-    }
-    Ok(columns)
-}
-
-fn text_column(row: &Value, column: &str) -> String {
-    row.get(column).and_then(Value::as_str).unwrap_or_default().to_owned()
+    let ask = PostgresStatement { what, sql, params, write: None };
+    let rows = run_statement(&call, &args.conn, ask).await?.rows;
+    rows.into_columns(&args.table, "postgres.list_tables")
 }

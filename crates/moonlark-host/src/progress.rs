@@ -22,10 +22,8 @@ struct ProgressArgs {
     /// How much is done; each report must be higher than the last.
     done: f64,
     /// How much there is in all, where that is known.
-    #[serde(default)]
     total: Option<f64>,
     /// What is going on; at most 500 characters are passed on.
-    #[serde(default)]
     message: Option<String>,
 }
 
@@ -40,12 +38,8 @@ fn progress(call: &Call, args: ProgressArgs) -> Result<()> {
             )));
         }
     }
-    let message = args.message.as_deref().map(|text| {
-        match text.char_indices().nth(MAX_PROGRESS_MESSAGE_CHARS) {
-            Some((cut, _)) => &text[..cut],
-            None => text,
-        }
-    });
-    call.report_progress(args.done, args.total, message);
+    let first_chars = |text: String| text.chars().take(MAX_PROGRESS_MESSAGE_CHARS).collect();
+    let message: Option<String> = args.message.map(first_chars);
+    call.report_progress(args.done, args.total, message.as_deref());
     Ok(())
 }

@@ -81,7 +81,6 @@ struct RegexSearchAllArgs {
     /// Where to search.
     text: String,
     /// At most this many results.
-    #[serde(default)]
     limit: Option<u32>,
 }
 
@@ -95,7 +94,6 @@ struct RegexReplaceArgs {
     /// What to put in place of a match.
     replacement: String,
     /// At most this many replacements.
-    #[serde(default)]
     limit: Option<u32>,
 }
 

@@ -1,48 +1,46 @@
 //! What `sqlite` and `postgres` have in common: parameters, rows, columns.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use moonlark_core::limits::format_size;
 use moonlark_core::value::{Object, shorten_text};
-use moonlark_core::{Problem, Result, Value};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, Deserializer, Error};
+use moonlark_core::{Problem, ProblemCode, Result, Value};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::args::ScriptTable;
 
 /// Values for the places that a statement leaves open.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "Value")]
+#[schemars(inline, description = "", extend("anyOf" = [{"type": "array"}, {"type": "object"}]))]
 pub(crate) enum SqlParams {
-    ByPlace(Vec<Value>),
-    ByName(Object),
+    ByPlace(#[schemars(with = "Value")] Vec<Value>),
+    ByName(#[schemars(with = "Value")] Object),
 }
 
-impl Default for SqlParams {
-    fn default() -> Self {
-        SqlParams::ByPlace(Vec::new())
-    }
-}
+impl TryFrom<Value> for SqlParams {
+    type Error = String;
 
-impl<'de> Deserialize<'de> for SqlParams {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Value::deserialize(deserializer)? {
+    fn try_from(value: Value) -> Result<Self, String> {
+        match value {
             Value::Array(items) => Ok(SqlParams::ByPlace(items)),
-            Value::Object(object) if object.is_empty() => Ok(SqlParams::default()),
+            Value::Object(object) if object.is_empty() => Ok(SqlParams::ByPlace(Vec::new())),
             Value::Object(object) => Ok(SqlParams::ByName(object)),
-            other => Err(D::Error::custom(format!("expected a list, got {}", other.kind()))),
+            other => Err(format!("expected a list, got {}", other.kind())),
         }
     }
 }
 
-impl JsonSchema for SqlParams {
-    fn inline_schema() -> bool {
-        true
+/// A statement with `places` parameters is given as many.
+pub(crate) fn check_param_count(places: usize, given: usize) -> Result<()> {
+    if places == given {
+        return Ok(());
     }
-    fn schema_name() -> Cow<'static, str> {
-        "Params".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"anyOf": [{"type": "array"}, {"type": "object"}]})
-    }
+    let plural = if places == 1 { "" } else { "s" };
+    Err(Problem::bad_request(format!(
+        "the statement has {places} parameter{plural}, but {given} were given"
+    )))
 }
 
 /// What a statement gives: rows as objects, counted against a limit as they
@@ -50,7 +48,7 @@ impl JsonSchema for SqlParams {
 #[derive(Debug)]
 pub(crate) struct SqlRows {
     columns: Vec<String>,
-    rows: Vec<Value>,
+    rows: Vec<ScriptTable>,
     limit: usize,
     left: usize,
 }
@@ -76,8 +74,35 @@ impl SqlRows {
         self.left
     }
 
-    pub(crate) fn into_objects(self) -> impl Iterator<Item = Value> {
-        self.rows.into_iter()
+    pub(crate) fn into_tables(self) -> Vec<ScriptTable> {
+        self.rows
+    }
+
+    /// What the column `name` holds.
+    pub(crate) fn into_names(self) -> Vec<String> {
+        self.rows.iter().map(|row| text_field(row, "name").unwrap_or_default()).collect()
+    }
+
+    /// The columns of `table`, each described by a row; `list_tables` is for the hint.
+    pub(crate) fn into_columns(self, table: &str, list_tables: &str) -> Result<Vec<SqlColumn>> {
+        if self.rows.is_empty() {
+            let message = format!("there is no table {}", shorten_text(table));
+            return Err(Problem::new(ProblemCode::NotFound, message)
+                .with_hint(format!("{list_tables} gives the tables that there are")));
+        }
+        let column = |row: &ScriptTable| {
+            let text = |field: &str| text_field(row, field);
+            let flag =
+                |field: &str| matches!(row.0.get(field), Some(Value::Int(1) | Value::Bool(true)));
+            SqlColumn {
+                name: text("name").unwrap_or_default(),
+                kind: text("type").unwrap_or_default(),
+                nullable: flag("nullable"),
+                default: text("default"),
+                primary_key: flag("primary_key"),
+            }
+        };
+        Ok(self.rows.iter().map(column).collect())
     }
 
     /// Add a row; `values` are asked for in the order of the columns.
@@ -92,15 +117,13 @@ impl SqlRows {
             )?;
             row.insert(self.columns[index].clone(), value);
         }
-        self.rows.push(Value::Object(row));
+        self.rows.push(ScriptTable(row));
         Ok(())
     }
 
     fn charge_bytes(&mut self, bytes: usize) -> Result<()> {
-        match self.left.checked_sub(bytes) {
-            Some(left) => self.left = left,
-            None => return Err(result_too_large_problem(self.limit)),
-        }
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or_else(|| result_too_large_problem(self.limit))?;
         Ok(())
     }
 }
@@ -123,22 +146,8 @@ fn estimate_value_bytes(value: &Value) -> usize {
         }
 }
 
-impl From<SqlRows> for Value {
-    fn from(rows: SqlRows) -> Self {
-        Value::Array(rows.rows)
-    }
-}
-
-impl JsonSchema for SqlRows {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> Cow<'static, str> {
-        "Rows".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "array", "items": {"type": "object"}})
-    }
+fn text_field(row: &ScriptTable, field: &str) -> Option<String> {
+    row.0.get(field).and_then(Value::as_str).map(str::to_owned)
 }
 
 /// One column of a table.

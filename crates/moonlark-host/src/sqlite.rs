@@ -13,15 +13,15 @@ mod sqlite_statement;
 #[cfg(test)]
 mod tests;
 
-use moonlark_core::value::shorten_text;
-use moonlark_core::{Module, Problem, ProblemCode, Result, Value};
+use moonlark_core::{Module, Result, Value};
 use moonlark_gateway::Call;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::sql::{SqlColumn, SqlParams, SqlRows};
-use sqlite_statement::{SqliteStatement, run_statement};
+use crate::args::ScriptTable;
+use crate::sql::{SqlColumn, SqlParams};
+use sqlite_statement::run_statement;
 
 pub(crate) fn module() -> Module {
     let missing = || json!({"path": "missing.db", "sql": "SELECT 1"});
@@ -92,19 +92,12 @@ struct SqliteStatementArgs {
     sql: String,
     /// A list for `?` in order, or an object for `:name`. Use `json.null` for
     /// NULL. Strings are bound as text and booleans as 0 and 1.
-    #[serde(default)]
     params: Option<SqlParams>,
 }
 
-impl From<SqliteStatementArgs> for SqliteStatement {
-    fn from(args: SqliteStatementArgs) -> SqliteStatement {
-        SqliteStatement { path: args.path, sql: args.sql, params: args.params.unwrap_or_default() }
-    }
-}
-
-async fn query(call: Call, args: SqliteStatementArgs) -> Result<SqlRows> {
+async fn query(call: Call, args: SqliteStatementArgs) -> Result<Vec<ScriptTable>> {
     let write = call.grants().check_sql_write("sqlite.query").ok();
-    Ok(run_statement(call, "sqlite.query", args.into(), write, false).await?.rows)
+    Ok(run_statement(call, "sqlite.query", args, write, false).await?.rows.into_tables())
 }
 
 /// What a change did.
@@ -129,7 +122,7 @@ impl From<SqliteChanged> for Value {
 
 async fn execute(call: Call, args: SqliteStatementArgs) -> Result<SqliteChanged> {
     let write = call.grants().check_sql_write("sqlite.execute")?;
-    let done = run_statement(call, "sqlite.execute", args.into(), Some(write), true).await?;
+    let done = run_statement(call, "sqlite.execute", args, Some(write), true).await?;
     Ok(SqliteChanged { rows_affected: done.changes, last_insert_id: done.last_insert_id })
 }
 
@@ -144,13 +137,9 @@ const SQLITE_LIST_TABLES_SQL: &str = r"SELECT name FROM sqlite_schema WHERE type
     AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name";
 
 async fn list_tables(call: Call, args: SqliteListTablesArgs) -> Result<Vec<String>> {
-    let ask = SqliteStatement {
-        path: args.path,
-        sql: SQLITE_LIST_TABLES_SQL.into(),
-        params: SqlParams::default(),
-    };
-    let done = run_statement(call, "sqlite.list_tables", ask, None, false).await?;
-    Ok(done.rows.into_objects().map(|row| text_column(&row, "name")).collect())
+    let sql = SQLITE_LIST_TABLES_SQL.into();
+    let ask = SqliteStatementArgs { path: args.path, sql, params: None };
+    Ok(run_statement(call, "sqlite.list_tables", ask, None, false).await?.rows.into_names())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -169,28 +158,11 @@ const SQLITE_DESCRIBE_TABLE_SQL: &str = r#"SELECT name, type, dflt_value AS "def
     FROM pragma_table_info(?1) ORDER BY cid"#;
 
 async fn describe_table(call: Call, args: SqliteDescribeTableArgs) -> Result<Vec<SqlColumn>> {
-    let params = SqlParams::ByPlace(vec![args.table.as_str().into()]);
-    let ask = SqliteStatement { path: args.path, sql: SQLITE_DESCRIBE_TABLE_SQL.into(), params };
+    let ask = SqliteStatementArgs {
+        path: args.path,
+        sql: SQLITE_DESCRIBE_TABLE_SQL.into(),
+        params: Some(SqlParams::ByPlace(vec![args.table.as_str().into()])),
+    };
     let done = run_statement(call, "sqlite.describe_table", ask, None, false).await?;
-    let columns: Vec<SqlColumn> = done
-        .rows
-        .into_objects()
-        .map(|row| SqlColumn {
-            name: text_column(&row, "name"),
-            kind: text_column(&row, "type"),
-            nullable: row.get("nullable") == Some(&Value::Int(1)),
-            default: row.get("default").and_then(Value::as_str).map(str::to_owned),
-            primary_key: row.get("primary_key") == Some(&Value::Int(1)),
-        })
-        .collect();
-    if columns.is_empty() {
-        let message = format!("there is no table {}", shorten_text(&args.table));
-        return Err(Problem::new(ProblemCode::NotFound, message)
-            .with_hint("sqlite.list_tables gives the tables that there are"));
-    }
-    Ok(columns)
-}
-
-fn text_column(row: &Value, column: &str) -> String {
-    row.get(column).and_then(Value::as_str).unwrap_or_default().to_owned()
+    done.rows.into_columns(&args.table, "sqlite.list_tables")
 }

@@ -125,7 +125,6 @@ struct Eq {
     /// What it should have given.
     expected: Value,
     /// What this is about, for the report.
-    #[serde(default)]
     message: Option<String>,
 }
 
@@ -144,7 +143,6 @@ struct Ne {
     /// What it must not give.
     unexpected: Value,
     /// What this is about, for the report.
-    #[serde(default)]
     message: Option<String>,
 }
 
@@ -161,7 +159,6 @@ struct Truth {
     /// The value to look at.
     value: Value,
     /// What this is about, for the report.
-    #[serde(default)]
     message: Option<String>,
 }
 
@@ -216,7 +213,6 @@ struct Contains {
     /// The part, item or key.
     item: Value,
     /// What this is about, for the report.
-    #[serde(default)]
     message: Option<String>,
 }
 
@@ -258,10 +254,8 @@ struct Raises {
     /// The function to call.
     r#fn: Value,
     /// What the message must contain.
-    #[serde(default)]
     contains: Option<String>,
     /// What this is about, for the report.
-    #[serde(default)]
     message: Option<String>,
 }
 
@@ -270,7 +264,6 @@ struct Raises {
 #[expect(dead_code, reason = "engines have this one themselves: a context has functions")]
 struct Context {
     /// What the script finds as context.config.
-    #[serde(default)]
     config: Option<ScriptTable>,
 }
 
@@ -284,7 +277,6 @@ struct CallTool {
     /// The tool, by its name; in Luau also as its table `tool`.
     tool: String,
     /// Its arguments.
-    #[serde(default)]
     args: Option<ScriptTable>,
 }
 
@@ -299,25 +291,18 @@ struct MockHttp {
     /// The address, with its query or without; `*` stands for anything.
     url: String,
     /// The method; when not set, any.
-    #[serde(default)]
     method: Option<String>,
     /// Further arguments that the call must have, such as headers, query or json.
-    #[serde(default)]
     when: Option<ScriptTable>,
     /// The status of the answer; 200 when not set.
-    #[serde(default)]
     status: Option<u16>,
     /// The headers of the answer.
-    #[serde(default)]
     headers: Option<ScriptTable>,
     /// The body of the answer, as JSON.
-    #[serde(default)]
     json: Option<Value>,
     /// The body of the answer, as text.
-    #[serde(default)]
     body: Option<String>,
     /// Fail with this message instead of answering.
-    #[serde(default)]
     error: Option<String>,
 }
 
@@ -357,13 +342,10 @@ struct MockTool {
     /// The tool's name.
     name: String,
     /// The answer.
-    #[serde(default)]
     returns: Option<Value>,
     /// Arguments that the call must have; `*` in a text stands for anything.
-    #[serde(default)]
     when: Option<ScriptTable>,
     /// Fail with this message instead of answering.
-    #[serde(default)]
     error: Option<String>,
 }
 
@@ -381,19 +363,14 @@ struct MockExec {
     /// The command.
     cmd: String,
     /// Its arguments; when not set, any.
-    #[serde(default)]
     args: Option<Vec<String>>,
     /// What it writes.
-    #[serde(default)]
     stdout: Option<String>,
     /// What it writes about it.
-    #[serde(default)]
     stderr: Option<String>,
     /// Its exit code; 0 when not set.
-    #[serde(default)]
     exit_code: Option<i32>,
     /// Fail with this message instead of answering.
-    #[serde(default)]
     error: Option<String>,
 }
 

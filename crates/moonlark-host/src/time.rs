@@ -67,13 +67,10 @@ fn monotonic(call: &Call, _: NoArgs) -> Result<f64> {
 #[serde(deny_unknown_fields)]
 struct TimeFormatArgs {
     /// Unix seconds; now when not given.
-    #[serde(default)]
     timestamp: Option<f64>,
     /// As in strftime, such as `%Y-%m-%d %H:%M:%S`.
-    #[serde(default)]
     format: Option<String>,
     /// A name such as `Europe/Berlin`; UTC when not given.
-    #[serde(default)]
     timezone: Option<String>,
 }
 
@@ -97,7 +94,6 @@ struct TimeParseArgs {
     /// A time as text.
     text: String,
     /// As in strptime, such as `%d.%m.%Y`.
-    #[serde(default)]
     format: Option<String>,
 }
 
@@ -132,16 +128,11 @@ fn parse(_: &Call, args: TimeParseArgs) -> Result<f64> {
 const MAX_TIME_TEXT_BYTES: usize = 200;
 
 fn parse_standard_time(text: &str) -> Option<Timestamp> {
-    if let Ok(instant) = text.parse::<Timestamp>() {
-        return Some(instant);
-    }
-    if let Ok(zoned) = text.parse::<Zoned>() {
-        return Some(zoned.timestamp());
-    }
-    if let Ok(civil) = text.parse::<DateTime>() {
-        return civil_to_utc(civil).ok();
-    }
-    jiff::fmt::rfc2822::parse(text).ok().map(|zoned| zoned.timestamp())
+    text.parse::<Timestamp>()
+        .or_else(|_| text.parse::<Zoned>().map(|zoned| zoned.timestamp()))
+        .or_else(|_| text.parse::<DateTime>().and_then(civil_to_utc))
+        .or_else(|_| jiff::fmt::rfc2822::parse(text).map(|zoned| zoned.timestamp()))
+        .ok()
 }
 
 fn civil_to_utc(civil: DateTime) -> Result<Timestamp, jiff::Error> {

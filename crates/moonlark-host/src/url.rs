@@ -115,9 +115,8 @@ fn parse(call: &Call, args: UrlParseArgs) -> Result<UrlParsed> {
     let url = parse_url(&args.text)?;
     let query = url.query().unwrap_or_default();
     check_result_size(call, query.len() + QUERY_PAIR_OVERHEAD_BYTES * query.split('&').count())?;
-    let decoded = |text: &str| {
-        String::from_utf8_lossy(&percent_escape::decode_leniently(text, false)).into_owned()
-    };
+    let decoded =
+        |text: &str| String::from_utf8_lossy(&percent_escape::decode_leniently(text)).into_owned();
     Ok(UrlParsed {
         scheme: url.scheme().to_owned(),
         username: Some(url.username()).filter(|name| !name.is_empty()).map(decoded),
@@ -141,27 +140,20 @@ struct UrlBuildArgs {
 #[serde(deny_unknown_fields)]
 struct UrlBuildParts {
     /// `https` when not given.
-    #[serde(default)]
     scheme: Option<String>,
     /// The user name.
-    #[serde(default)]
     username: Option<String>,
     /// The password.
-    #[serde(default)]
     password: Option<String>,
     /// The host, without a port.
     host: String,
     /// The port, where it is not the usual one.
-    #[serde(default)]
     port: Option<u16>,
     /// The path; what is encoded in it already stays so.
-    #[serde(default)]
     path: Option<String>,
     /// The query; a list repeats its key.
-    #[serde(default)]
     query: Option<ScriptTable>,
     /// What follows `#`.
-    #[serde(default)]
     fragment: Option<String>,
 }
 

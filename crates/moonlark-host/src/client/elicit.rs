@@ -22,11 +22,9 @@ pub(super) struct ClientElicitArgs {
     /// What to fill in, as a JSON Schema of an object whose properties are
     /// texts, numbers, booleans and choices. Without one the user can only agree
     /// or not.
-    #[serde(default)]
     pub(super) schema: Option<ScriptTable>,
     /// A page that the user is to visit, instead of a form: for what must not
     /// pass through the caller, such as a password.
-    #[serde(default)]
     pub(super) url: Option<String>,
 }
 
@@ -114,17 +112,14 @@ impl ClientElicitArgs {
             Some(schema) => schema.0.clone(),
             None => Object::new(),
         };
-        let kind = schema.get("type").and_then(Value::as_str);
+        let kind = schema.get("type").and_then(Value::as_str).unwrap_or("object");
         let fields = match schema.get("properties") {
             None if self.schema.is_none() => Object::new(),
-            Some(Value::Object(fields)) => fields.clone(),
+            Some(Value::Object(fields)) if kind == "object" => fields.clone(),
             // Luau writes an empty list and an empty object alike.
-            Some(Value::Array(items)) if items.is_empty() => Object::new(),
+            Some(Value::Array(items)) if items.is_empty() && kind == "object" => Object::new(),
             _ => return Err(bad("schema must describe an object with properties".to_owned())),
         };
-        if !matches!(kind, None | Some("object")) {
-            return Err(bad("schema must describe an object with properties".to_owned()));
-        }
         for (name, field) in &fields {
             let kind = field.get("type").and_then(Value::as_str).unwrap_or_default();
             if !FORM_FIELD_TYPES.contains(&kind) {

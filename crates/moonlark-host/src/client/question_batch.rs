@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::elicit::ClientElicitArgs;
-use super::sample::{self, ClientSampleArgs};
-use super::{ask_caller, parse_roots, roots_question};
+use super::sample::{self, ClientSampleArgs, ClientSampled};
+use super::{ask_caller, parse_answer, parse_roots, roots_question};
 use crate::args::ScriptTable;
 
 #[derive(Deserialize, JsonSchema)]
@@ -67,7 +67,7 @@ pub(super) async fn ask_all(call: &Call, args: ClientAskArgs) -> Result<ScriptTa
         let answer = ask_caller(call, question).await?;
         let answer = match kind {
             QuestionKind::Elicit(elicit) => elicit.check_answer(answer)?.into(),
-            QuestionKind::Sample(_) => sample::parse_sampled(answer)?.into(),
+            QuestionKind::Sample(_) => parse_answer::<ClientSampled>(answer)?.into(),
             QuestionKind::Roots => parse_roots(answer)?.into(),
         };
         Ok::<_, Problem>((name, answer))

@@ -6,7 +6,7 @@ use moonlark_gateway::call_client::ClientQuestion;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{build_question, parse_answer};
+use super::build_question;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -15,19 +15,15 @@ pub(super) struct ClientSampleArgs {
     /// or `assistant`) and `content` (a text, or content as MCP has it).
     pub(super) messages: Value,
     /// What the model is told beforehand.
-    #[serde(default)]
     pub(super) system: Option<String>,
     /// How long the answer may become.
     #[serde(default = "default_max_tokens")]
     pub(super) max_tokens: u32,
     /// How much the model may vary.
-    #[serde(default)]
     pub(super) temperature: Option<f64>,
     /// Texts that end the answer.
-    #[serde(default)]
     pub(super) stop: Option<Vec<String>>,
     /// A model to prefer, or a part of its name; the caller decides.
-    #[serde(default)]
     pub(super) model: Option<String>,
 }
 
@@ -60,10 +56,6 @@ impl From<ClientSampled> for Value {
         fields.extend(sampled.stop_reason.map(|why| ("stopReason".to_owned(), why.into())));
         Value::Object(fields)
     }
-}
-
-pub(super) fn parse_sampled(answer: Value) -> Result<ClientSampled> {
-    parse_answer(answer)
 }
 
 impl ClientSampleArgs {

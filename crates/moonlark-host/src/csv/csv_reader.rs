@@ -4,11 +4,10 @@
 //! not begin with one is a plain character; what follows a closing quote, and a
 //! quote that nobody closes, are Problems and no guesses.
 
-use moonlark_core::limits::format_size;
 use moonlark_core::{Problem, Result};
 
 use super::{CSV_FIELD_OVERHEAD_BYTES, CSV_ROW_OVERHEAD_BYTES};
-use crate::args::line_and_column;
+use crate::args::{line_and_column, result_too_large_problem};
 
 pub(super) struct CsvReader<'a> {
     text: &'a str,
@@ -35,13 +34,8 @@ impl<'a> CsvReader<'a> {
 
     /// Count what is about to be kept: a row can be as long as the text.
     pub(super) fn charge_bytes(&mut self, bytes: usize) -> Result<()> {
-        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
-            Problem::limit_exceeded(format!(
-                "the result is larger than {}",
-                format_size(self.limit)
-            ))
-            .with_hint("work on less at a time, or raise limits.value")
-        })?;
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or_else(|| result_too_large_problem(self.limit))?;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, Result, Value};
 use moonlark_gateway::Call;
 
-use crate::args::{check_result_size, check_time_left};
+use crate::args::{check_result_size, check_time_left, kind_with_article};
 
 pub(super) struct CsvWriter<'a> {
     call: &'a Call,
@@ -30,13 +30,8 @@ impl<'a> CsvWriter<'a> {
         columns: &[String],
         object: &Object,
     ) -> Result<()> {
-        for (index, column) in columns.iter().enumerate() {
-            let value = object.get(column).unwrap_or(&Value::Null);
-            let field =
-                field_text(value).map_err(|why| field_problem(row, index, columns, &why))?;
-            self.write_field(index, columns.len(), &field)?;
-        }
-        self.end_row()
+        let value_at = |index: usize| object.get(&columns[index]);
+        self.write_values(row, columns, columns.len(), value_at)
     }
 
     pub(super) fn write_list(
@@ -54,8 +49,18 @@ impl<'a> CsvWriter<'a> {
             )));
         }
         let count = list.len().max(columns.len());
+        self.write_values(row, columns, count, |index| list.get(index))
+    }
+
+    fn write_values<'v>(
+        &mut self,
+        row: usize,
+        columns: &[String],
+        count: usize,
+        value_at: impl Fn(usize) -> Option<&'v Value>,
+    ) -> Result<()> {
         for index in 0..count {
-            let value = list.get(index).unwrap_or(&Value::Null);
+            let value = value_at(index).unwrap_or(&Value::Null);
             let field =
                 field_text(value).map_err(|why| field_problem(row, index, columns, &why))?;
             self.write_field(index, count, &field)?;
@@ -105,17 +110,6 @@ fn field_text(value: &Value) -> Result<std::borrow::Cow<'_, str>, String> {
             return Err(format!("is {}, and a field is only text", kind_with_article(value)));
         }
     })
-}
-
-/// `an array`, for messages.
-pub(super) fn kind_with_article(value: &Value) -> String {
-    let kind = value.kind();
-    let article = match kind {
-        "null" | "bytes" => "",
-        _ if kind.starts_with(['a', 'i', 'o']) => "an ",
-        _ => "a ",
-    };
-    format!("{article}{kind}")
 }
 
 fn field_problem(row: usize, column: usize, columns: &[String], why: &str) -> Problem {

@@ -5,8 +5,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 use std::time::Duration;
 
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
 use moonlark_core::grant::{AllowedDir, AllowedExec};
 use moonlark_core::limits::{format_seconds, format_size};
 use moonlark_core::value::{TextOrBytes, shorten_text};
@@ -17,6 +15,7 @@ use tokio::net::unix::pipe;
 
 use super::{ExecOutput, ExecRunArgs, command};
 use crate::args::check_result_size;
+use crate::fs::open_script_dir;
 use moonlark_child::{LaunchSpec, ProcessEnding, SupervisedProcess};
 
 pub(super) async fn run_command(
@@ -90,10 +89,7 @@ fn parse_timeout(timeout: Option<f64>) -> Result<Duration> {
 /// The folder to run in. Resolved by the system below the script's directory,
 /// and kept open: neither `..` nor a link leads out of it, then or later.
 fn open_working_dir(allowed: &AllowedDir, cwd: Option<&str>) -> Result<OwnedFd> {
-    let unusable = |error: io::Error| {
-        Problem::unavailable(format!("the script's directory cannot be opened: {}", error.kind()))
-    };
-    let dir = Dir::open_ambient_dir(allowed.path(), ambient_authority()).map_err(unusable)?;
+    let dir = open_script_dir(allowed)?;
     let Some(cwd) = cwd else { return Ok(dir.into_std_file().into()) };
     let shown = shorten_text(cwd);
     let outside = || {

@@ -22,14 +22,7 @@ pub(crate) struct ConfinedDir {
 
 impl ConfinedDir {
     pub(super) fn open(what: &'static str, allowed: &AllowedDir) -> Result<ConfinedDir> {
-        // The one ambient path; everything below is relative to it.
-        let dir = Dir::open_ambient_dir(allowed.path(), ambient_authority()).map_err(|error| {
-            Problem::unavailable(format!(
-                "the script's directory cannot be opened: {}",
-                error.kind()
-            ))
-        })?;
-        Ok(ConfinedDir { dir, what })
+        Ok(ConfinedDir { dir: open_script_dir(allowed)?, what })
     }
 
     pub(crate) fn read_file(&self, path: &str, most: usize) -> Result<Vec<u8>> {
@@ -167,6 +160,13 @@ impl ConfinedDir {
             kind => Problem::tool_error(format!("cannot use {path}: {kind}")),
         }
     }
+}
+
+/// The one ambient path; everything below is relative to it.
+pub(crate) fn open_script_dir(allowed: &AllowedDir) -> Result<Dir> {
+    Dir::open_ambient_dir(allowed.path(), ambient_authority()).map_err(|error| {
+        Problem::unavailable(format!("the script's directory cannot be opened: {}", error.kind()))
+    })
 }
 
 /// What can be said about a path without looking at the disk.

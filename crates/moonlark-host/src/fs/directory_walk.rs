@@ -12,36 +12,36 @@ const MAX_VISITED_ENTRIES: usize = 200_000;
 const MAX_WALK_DEPTH: usize = 64;
 const MAX_GLOB_BYTES: usize = 1000;
 
-/// The names in `at`, sorted.
-pub(super) fn list_names(confined: &ConfinedDir, at: &str) -> Result<Vec<String>> {
-    let mut walk =
-        DirectoryWalk { confined, at, glob: None, deepest: 0, visited: 0, found: Vec::new() };
+/// The names in `at`, or the paths below it that match `glob`, relative to it;
+/// sorted.
+pub(super) fn list_paths(
+    confined: &ConfinedDir,
+    at: &str,
+    glob: Option<&str>,
+) -> Result<Vec<String>> {
+    // Each name of a glob matches one name, unless ** is there.
+    let deepest = match glob {
+        None => 0,
+        Some(glob) if glob.contains("**") => MAX_WALK_DEPTH,
+        Some(glob) => glob.matches('/').count(),
+    };
+    let glob = glob.map(compile_glob).transpose()?;
+    let mut walk = DirectoryWalk { confined, at, glob, deepest, visited: 0, found: Vec::new() };
     walk.visit_directory(&confined.open_subdirectory(at)?, "", 0)?;
     walk.found.sort_unstable();
     Ok(walk.found)
 }
 
-/// The paths below `at` that match, relative to it and sorted.
-pub(super) fn list_matching_paths(
-    confined: &ConfinedDir,
-    at: &str,
-    glob: &str,
-) -> Result<Vec<String>> {
+fn compile_glob(glob: &str) -> Result<GlobMatcher> {
     if glob.len() > MAX_GLOB_BYTES {
         return Err(Problem::bad_request(format!(
             "the glob is longer than {MAX_GLOB_BYTES} bytes"
         )));
     }
-    let matcher = GlobBuilder::new(glob).literal_separator(true).build().map_err(|error| {
-        Problem::bad_request(format!("the glob is not valid: {}", error.kind()))
-    })?;
-    // Each name of a glob matches one name, unless ** is there.
-    let deepest = if glob.contains("**") { MAX_WALK_DEPTH } else { glob.matches('/').count() };
-    let glob = Some(matcher.compile_matcher());
-    let mut walk = DirectoryWalk { confined, at, glob, deepest, visited: 0, found: Vec::new() };
-    walk.visit_directory(&confined.open_subdirectory(at)?, "", 0)?;
-    walk.found.sort_unstable();
-    Ok(walk.found)
+    let built = GlobBuilder::new(glob).literal_separator(true).build();
+    built
+        .map(|glob| glob.compile_matcher())
+        .map_err(|error| Problem::bad_request(format!("the glob is not valid: {}", error.kind())))
 }
 
 struct DirectoryWalk<'a> {
@@ -56,9 +56,10 @@ struct DirectoryWalk<'a> {
 
 impl DirectoryWalk<'_> {
     fn visit_directory(&mut self, dir: &Dir, prefix: &str, depth: usize) -> Result<()> {
-        let explain = |error| self.confined.explain_io_error(self.at, &error);
+        let (confined, at) = (self.confined, self.at);
+        let explain = |error: std::io::Error| confined.explain_io_error(at, &error);
         for entry in dir.entries().map_err(explain)? {
-            let entry = entry.map_err(|error| self.confined.explain_io_error(self.at, &error))?;
+            let entry = entry.map_err(explain)?;
             self.visited += 1;
             let name = entry.file_name();
             // No script can name such a file, so none is told of it.

@@ -8,7 +8,9 @@ use std::fmt;
 use moonlark_core::{Problem, Result, Value};
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
+use crate::args::kind_with_article;
 use crate::crypto::encode_hex;
+use crate::sql::check_param_count;
 
 /// One parameter as it is sent.
 pub(super) enum PostgresParam {
@@ -18,14 +20,7 @@ pub(super) enum PostgresParam {
 }
 
 pub(super) fn encode_params(values: &[Value], types: &[Type]) -> Result<Vec<PostgresParam>> {
-    if values.len() != types.len() {
-        let plural = if types.len() == 1 { "" } else { "s" };
-        return Err(Problem::bad_request(format!(
-            "the statement has {} parameter{plural}, but {} were given",
-            types.len(),
-            values.len()
-        )));
-    }
+    check_param_count(types.len(), values.len())?;
     let numbered = values.iter().zip(types).enumerate();
     numbered.map(|(index, (value, kind))| encode_param(index + 1, value, kind)).collect()
 }
@@ -127,8 +122,7 @@ fn describe_value(value: &Value) -> String {
     match value {
         Value::Bytes(_) => "bytes that are not text".to_owned(),
         Value::Float(_) => "a number with a fraction".to_owned(),
-        other if other.kind().starts_with(['a', 'i', 'o']) => format!("an {}", other.kind()),
-        other => format!("a {}", other.kind()),
+        other => kind_with_article(other),
     }
 }
 

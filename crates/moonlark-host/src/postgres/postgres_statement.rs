@@ -30,9 +30,10 @@ pub(super) struct PostgresStatementResult {
 
 pub(super) async fn run_statement(
     call: &Call,
-    target: PostgresTarget,
+    conn: &str,
     ask: PostgresStatement<'_>,
 ) -> Result<PostgresStatementResult> {
+    let target = PostgresTarget::from_connection_string(call, ask.what, conn)?;
     check_sql_text(ask.sql)?;
     let word = first_word(ask.sql);
     check_first_word(call, &ask, &word)?;

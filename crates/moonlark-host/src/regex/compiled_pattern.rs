@@ -6,12 +6,13 @@
 //! before it starts and the second is looked at between matches.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use moonlark_core::limits::{format_seconds, format_size};
 use moonlark_core::{Problem, Result};
 use moonlark_gateway::Call;
+use parking_lot::Mutex;
 use regex::{Regex, RegexBuilder};
 use regex_syntax::hir::{Hir, HirKind};
 use regex_syntax::{Error, ParserBuilder};
@@ -54,21 +55,17 @@ pub(super) struct CompiledPattern {
 static PATTERN_CACHE: LazyLock<Mutex<HashMap<String, Arc<CompiledPattern>>>> =
     LazyLock::new(Mutex::default);
 
-fn lock_pattern_cache() -> MutexGuard<'static, HashMap<String, Arc<CompiledPattern>>> {
-    PATTERN_CACHE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl CompiledPattern {
     /// The compiled form of `source`, from an earlier call if there was one.
     pub(super) fn get_or_compile(source: &str) -> Result<Arc<CompiledPattern>> {
-        if let Some(pattern) = lock_pattern_cache().get(source) {
+        if let Some(pattern) = PATTERN_CACHE.lock().get(source) {
             return Ok(pattern.clone());
         }
         let pattern = Arc::new(CompiledPattern::compile(source)?);
         if pattern.capture_steps > MAX_CACHED_PATTERN_STEPS {
             return Ok(pattern);
         }
-        let mut cache = lock_pattern_cache();
+        let mut cache = PATTERN_CACHE.lock();
         if cache.len() >= MAX_CACHED_PATTERNS {
             cache.clear();
         }
@@ -258,7 +255,7 @@ mod tests {
         for index in 0..3 * MAX_CACHED_PATTERNS {
             CompiledPattern::get_or_compile(&format!("a{index}")).unwrap();
         }
-        assert!(lock_pattern_cache().len() <= MAX_CACHED_PATTERNS);
+        assert!(PATTERN_CACHE.lock().len() <= MAX_CACHED_PATTERNS);
         assert!(Arc::ptr_eq(
             &CompiledPattern::get_or_compile("b").unwrap(),
             &CompiledPattern::get_or_compile("b").unwrap()

@@ -6,28 +6,22 @@ use rusqlite::Statement;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 use super::sqlite_errors;
-use crate::sql::SqlParams;
+use crate::sql::{SqlParams, check_param_count};
 
 pub(super) fn bind_params(
     statement: &mut Statement<'_>,
-    params: &SqlParams,
+    params: Option<&SqlParams>,
     path: &str,
 ) -> Result<()> {
     match params {
-        SqlParams::ByPlace(values) => bind_by_position(statement, values, path),
-        SqlParams::ByName(values) => bind_by_name(statement, values, path),
+        None => bind_by_position(statement, &[], path),
+        Some(SqlParams::ByPlace(values)) => bind_by_position(statement, values, path),
+        Some(SqlParams::ByName(values)) => bind_by_name(statement, values, path),
     }
 }
 
 fn bind_by_position(statement: &mut Statement<'_>, values: &[Value], path: &str) -> Result<()> {
-    let places = statement.parameter_count();
-    if places != values.len() {
-        let plural = if places == 1 { "" } else { "s" };
-        return Err(Problem::bad_request(format!(
-            "the statement has {places} parameter{plural}, but {} were given",
-            values.len()
-        )));
-    }
+    check_param_count(statement.parameter_count(), values.len())?;
     for (index, value) in values.iter().enumerate() {
         bind_value(statement, index + 1, value, &format!("parameter {}", index + 1), path)?;
     }

@@ -14,6 +14,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::sqlite_authorizer::{SqliteAuthorizer, SqliteMode};
 use super::sqlite_errors;
 use crate::connection_pool::ConnectionPool;
+use crate::fs::is_code_file;
 
 /// What connections are kept by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -103,7 +104,10 @@ fn check_database_file(path: &Path, shown: &str, create: bool) -> Result<()> {
         }
         Ok(_) => Err(Problem::bad_request(format!("{shown} is not a regular file"))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && create => {
-            refuse_code_file(path)?;
+            if is_code_file(path) {
+                return Err(Problem::denied("a new database may not have the ending of a script")
+                    .with_hint("use another ending, such as .db"));
+            }
             match path.parent() {
                 Some(parent) if parent.is_dir() => Ok(()),
                 _ => Err(Problem::new(
@@ -122,16 +126,6 @@ fn check_database_file(path: &Path, shown: &str, create: bool) -> Result<()> {
                 .with_retryable(false))
         }
     }
-}
-
-/// A script that may change databases may not add scripts or configuration.
-fn refuse_code_file(path: &Path) -> Result<()> {
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if matches!(ending.to_ascii_lowercase().as_str(), "lua" | "luau" | "star" | "toml") {
-        return Err(Problem::denied("a new database may not have the ending of a script")
-            .with_hint("use another ending, such as .db"));
-    }
-    Ok(())
 }
 
 /// Settings that a database file, which may come from anywhere, cannot change.

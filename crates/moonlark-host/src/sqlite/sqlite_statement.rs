@@ -17,15 +17,9 @@ use tokio::time::Instant;
 
 use super::database_file::{SQLITE_POOL, SqliteConnection, SqlitePoolKey, find_database};
 use super::sqlite_authorizer::{SqliteMode, StatementRefusal};
-use super::{bind, sqlite_errors};
+use super::{SqliteStatementArgs, bind, sqlite_errors};
 use crate::connection_pool::connection_wait_deadline;
-use crate::sql::{SqlParams, SqlRows, check_sql_text};
-
-pub(super) struct SqliteStatement {
-    pub(super) path: String,
-    pub(super) sql: String,
-    pub(super) params: SqlParams,
-}
+use crate::sql::{SqlRows, check_sql_text};
 
 pub(super) struct SqliteStatementResult {
     pub(super) rows: SqlRows,
@@ -37,7 +31,7 @@ pub(super) struct SqliteStatementResult {
 pub(super) async fn run_statement(
     call: Call,
     what: &'static str,
-    ask: SqliteStatement,
+    ask: SqliteStatementArgs,
     write: Option<AllowedWrite>,
     create: bool,
 ) -> Result<SqliteStatementResult> {
@@ -51,14 +45,14 @@ pub(super) async fn run_statement(
     let place = SqlitePoolKey { path: allowed.path().to_owned(), mode };
     let slot = SQLITE_POOL.acquire_slot(connection_wait_deadline(&call), &place, &ask.path).await?;
     // Whoever goes away stops the statement: nobody would hear of it.
-    let stop = StatementInterrupt::default();
+    let stop = Arc::<StatementInterrupt>::default();
     let _stopping = InterruptOnDrop(stop.clone());
     spawn_database_work(move || {
         let idle =
             std::iter::from_fn(|| slot.take_idle()).find(|idle| idle.is_current(allowed.path()));
         let work = StatementRunner { call: &call, ask: &ask, stop: &stop, what };
         let (result, open) = work.run_until_unlocked(idle, &allowed, mode, create);
-        stop.0.handle.lock().take();
+        stop.handle.lock().take();
         if let Some(open) = open.filter(|open| open.connection.is_autocommit()) {
             slot.return_connection(open);
         }
@@ -69,8 +63,8 @@ pub(super) async fn run_statement(
 
 struct StatementRunner<'a> {
     call: &'a Call,
-    ask: &'a SqliteStatement,
-    stop: &'a StatementInterrupt,
+    ask: &'a SqliteStatementArgs,
+    stop: &'a Arc<StatementInterrupt>,
     what: &'static str,
 }
 
@@ -138,7 +132,7 @@ impl StatementRunner<'_> {
             open.guard.take_refusal();
             return Err(sqlite_errors::multiple_statements_problem().into());
         }
-        bind::bind_params(&mut statement, &self.ask.params, &self.ask.path)?;
+        bind::bind_params(&mut statement, self.ask.params.as_ref(), &self.ask.path)?;
         let columns = statement.column_names().map(str::to_owned).collect();
         let mut rows = SqlRows::new(columns, self.call.limits().value)?;
         let before = connection.total_changes();
@@ -222,7 +216,7 @@ impl StatementRunner<'_> {
         let (stop, deadline) = (self.stop.clone(), self.call.deadline());
         let over = move || stop.is_requested() || Instant::now() >= deadline;
         connection.progress_handler(2000, Some(over)).map_err(explain)?;
-        *self.stop.0.handle.lock() = Some(connection.get_interrupt_handle());
+        *self.stop.handle.lock() = Some(connection.get_interrupt_handle());
         Ok(())
     }
 }
@@ -261,29 +255,25 @@ impl InsertTracker {
 }
 
 /// How the async side reaches a statement that runs.
-#[derive(Clone, Default)]
-struct StatementInterrupt(Arc<InterruptState>);
-
 #[derive(Default)]
-struct InterruptState {
-    asked: AtomicBool,
+struct StatementInterrupt {
+    requested: AtomicBool,
     handle: Mutex<Option<InterruptHandle>>,
 }
 
 impl StatementInterrupt {
     fn is_requested(&self) -> bool {
-        self.0.asked.load(Ordering::Relaxed)
+        self.requested.load(Ordering::Relaxed)
     }
 }
 
-struct InterruptOnDrop(StatementInterrupt);
+struct InterruptOnDrop(Arc<StatementInterrupt>);
 
 impl Drop for InterruptOnDrop {
     fn drop(&mut self) {
-        let InterruptState { asked, handle } = &*self.0.0;
-        asked.store(true, Ordering::Relaxed);
+        self.0.requested.store(true, Ordering::Relaxed);
         // Taken away when the work is done, so that no later call is hit.
-        if let Some(handle) = &*handle.lock() {
+        if let Some(handle) = &*self.0.handle.lock() {
             handle.interrupt();
         }
     }

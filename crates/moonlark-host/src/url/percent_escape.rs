@@ -2,81 +2,38 @@
 
 use moonlark_core::value::{Object, ValuePath};
 use moonlark_core::{Problem, Result, Value};
-
-const UPPERCASE_HEX_DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 /// All but the unreserved characters.
+const RESERVED_CHARACTERS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
 pub(super) fn percent_encode(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        if is_unreserved(byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push('%');
-            out.push(char::from(UPPERCASE_HEX_DIGITS[usize::from(byte >> 4)]));
-            out.push(char::from(UPPERCASE_HEX_DIGITS[usize::from(byte & 15)]));
-        }
-    }
-    out
+    percent_encoding::percent_encode(bytes, RESERVED_CHARACTERS).to_string()
 }
 
 /// How long it is once it is encoded.
 pub(super) fn encoded_length(bytes: &[u8]) -> usize {
-    bytes.iter().map(|byte| if is_unreserved(*byte) { 1 } else { 3 }).sum()
-}
-
-fn is_unreserved(byte: u8) -> bool {
-    matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~')
+    percent_encoding::percent_encode(bytes, RESERVED_CHARACTERS).map(str::len).sum()
 }
 
 /// Decode, or say where it is not percent-encoding.
 pub(super) fn decode_strictly(text: &str) -> Result<Vec<u8>> {
-    percent_decode(text.as_bytes(), false).map_err(|at| {
-        Problem::bad_request(format!("invalid percent-encoding at byte {}", at + 1))
-            .with_hint("a % that stands for itself is written %25")
-    })
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_hexdigit);
+    let mut escapes = text.match_indices('%').map(|(at, _)| at);
+    match escapes.find(|at| !is_digit(at + 1) || !is_digit(at + 2)) {
+        None => Ok(decode_leniently(text)),
+        Some(at) => {
+            Err(Problem::bad_request(format!("invalid percent-encoding at byte {}", at + 1))
+                .with_hint("a % that stands for itself is written %25"))
+        }
+    }
 }
 
 /// Decode as browsers do: what is not percent-encoding stands for itself.
-pub(super) fn decode_leniently(text: &str, form: bool) -> Vec<u8> {
-    let mut bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    loop {
-        match percent_decode(bytes, form) {
-            Ok(rest) => {
-                out.extend(rest);
-                return out;
-            }
-            Err(at) => {
-                out.extend(percent_decode(&bytes[..at], form).unwrap_or_default());
-                out.push(b'%');
-                bytes = &bytes[at + 1..];
-            }
-        }
-    }
-}
-
-/// The bytes, or the place of the first `%` without two digits behind it. In a
-/// form, `+` is a space.
-fn percent_decode(bytes: &[u8], form: bool) -> Result<Vec<u8>, usize> {
-    let digit = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        match byte {
-            b'%' => {
-                let (Some(high), Some(low)) = (digit(at + 1), digit(at + 2)) else {
-                    return Err(at);
-                };
-                out.push((high * 16 + low) as u8);
-                at += 2;
-            }
-            b'+' if form => out.push(b' '),
-            _ => out.push(byte),
-        }
-        at += 1;
-    }
-    Ok(out)
+pub(super) fn decode_leniently(text: &str) -> Vec<u8> {
+    percent_encoding::percent_decode_str(text).collect()
 }
 
 /// A query as an object; a key that comes again gathers a list.
@@ -84,8 +41,10 @@ pub(super) fn parse_query(query: &str) -> Object {
     let mut object = Object::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let key = String::from_utf8_lossy(&decode_leniently(key, true)).into_owned();
-        let value = Value::text_or_bytes(decode_leniently(value, true));
+        // In a form, + is a space.
+        let decode = |text: &str| decode_leniently(&text.replace('+', " "));
+        let key = String::from_utf8_lossy(&decode(key)).into_owned();
+        let value = Value::text_or_bytes(decode(value));
         match object.get_mut(&key) {
             None => {
                 object.insert(key, value);
@@ -151,9 +110,16 @@ mod tests {
         for (text, expected) in
             [("a%20b", "a b"), ("100%", "100%"), ("%zz%41", "%zzA"), ("%%41", "%A")]
         {
-            assert_eq!(decode_leniently(text, false), expected.as_bytes(), "{text}");
+            assert_eq!(decode_leniently(text), expected.as_bytes(), "{text}");
         }
-        assert_eq!(decode_leniently("a+b", true), b"a b");
+        assert_eq!(decode_leniently("a+b"), b"a+b");
+        for (text, at) in [("%%41", 1), ("%41%4", 4), ("%4g", 1), ("%", 1)] {
+            let message = format!("invalid percent-encoding at byte {at}");
+            assert_eq!(decode_strictly(text).unwrap_err().message, message, "{text}");
+        }
+        let all: String = (0..128_u8).map(char::from).collect();
+        assert_eq!(encoded_length(all.as_bytes()), percent_encode(all.as_bytes()).len());
+        assert_eq!(percent_encode("aZ09-._~ü+ ".as_bytes()), "aZ09-._~%C3%BC%2B%20");
         assert_eq!(
             decode_strictly("a%2").unwrap_err().message,
             "invalid percent-encoding at byte 2"
@@ -163,7 +129,8 @@ mod tests {
 
     #[test]
     fn a_query_gathers_repeated_keys() {
-        let object = Value::Object(parse_query("a=1&b&a=2&&a=%C3%BC&=x"));
-        assert_eq!(object.encode_json("query").unwrap(), r#"{"a":["1","2","ü"],"b":"","":"x"}"#);
+        let object = Value::Object(parse_query("a=1&b&a=2&&a=%C3%BC+%2B&=x"));
+        let expected = r#"{"a":["1","2","ü +"],"b":"","":"x"}"#;
+        assert_eq!(object.encode_json("query").unwrap(), expected);
     }
 }

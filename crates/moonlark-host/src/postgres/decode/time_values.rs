@@ -36,16 +36,8 @@ pub(super) fn decode_time_with_zone(mut bytes: &[u8]) -> Option<Value> {
     (0..=MICROS_PER_DAY).contains(&micros).then(|| format!("{}{zone}", format_clock(micros)).into())
 }
 
-pub(super) fn decode_timestamp(bytes: &[u8]) -> Option<Value> {
-    decode_point_in_time(bytes, "")
-}
-
-pub(super) fn decode_timestamp_with_zone(bytes: &[u8]) -> Option<Value> {
-    decode_point_in_time(bytes, "Z")
-}
-
-/// Microseconds since 2000.
-fn decode_point_in_time(bytes: &[u8], zone: &str) -> Option<Value> {
+/// Microseconds since 2000; `zone` is written behind.
+pub(super) fn decode_timestamp(bytes: &[u8], zone: &str) -> Option<Value> {
     Some(match i64::from_be_bytes(read_fixed(bytes)?) {
         i64::MAX => "infinity".into(),
         i64::MIN => "-infinity".into(),
@@ -62,24 +54,16 @@ pub(super) fn decode_interval(mut bytes: &[u8]) -> Option<Value> {
     let micros = i64::from_be_bytes(take_bytes(&mut bytes)?);
     let days = i32::from_be_bytes(take_bytes(&mut bytes)?);
     let months = i32::from_be_bytes(read_fixed(bytes)?);
-    let mut text = String::from("P");
-    let mut part = |amount: i64, unit: char| {
-        if amount != 0 {
-            text.push_str(&format!("{amount}{unit}"));
-        }
+    let part = |amount: i64, unit: char| match amount {
+        0 => String::new(),
+        amount => format!("{amount}{unit}"),
     };
-    part((months / 12).into(), 'Y');
-    part((months % 12).into(), 'M');
-    part(days.into(), 'D');
+    let (years, months) = (part((months / 12).into(), 'Y'), part((months % 12).into(), 'M'));
+    let mut text = format!("P{years}{months}{}", part(days.into(), 'D'));
     if micros != 0 {
-        text.push('T');
-        let mut part = |amount: i64, unit: char| {
-            if amount != 0 {
-                text.push_str(&format!("{amount}{unit}"));
-            }
-        };
-        part(micros / (3600 * MICROS_PER_SECOND), 'H');
-        part(micros / (60 * MICROS_PER_SECOND) % 60, 'M');
+        let hours = part(micros / (3600 * MICROS_PER_SECOND), 'H');
+        let minutes = part(micros / (60 * MICROS_PER_SECOND) % 60, 'M');
+        text.push_str(&format!("T{hours}{minutes}"));
         let rest = micros % (60 * MICROS_PER_SECOND);
         if rest != 0 {
             let sign = if rest < 0 { "-" } else { "" };
