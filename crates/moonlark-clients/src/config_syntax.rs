@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
+use super::edit_check::replace_range;
 use super::syntax_tree::{SyntaxNode, TextFault};
 use super::{jsonc, jsonc_edit, toml_text, yaml_edit, yaml_text};
 
@@ -72,7 +73,6 @@ impl ConfigSyntax {
         let now = now.as_ref().and_then(|root| root.find_path(path));
         let before = before.as_ref().and_then(|root| root.find_path(path));
         let (Some(now), Some(before)) = (now, before) else { return Ok(text.to_owned()) };
-        let written = &copy[before.span.clone()];
-        Ok(format!("{}{written}{}", &text[..now.span.start], &text[now.span.end..]))
+        Ok(replace_range(text, now.span.clone(), &copy[before.span.clone()]))
     }
 }

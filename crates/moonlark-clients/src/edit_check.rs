@@ -1,42 +1,42 @@
 //! What makes a change to somebody else's text safe: the new text, read again, says what
 //! the old one did, and the change. Otherwise the change is refused.
 
+use std::ops::Range;
+
 use serde_json::{Map, Value as Json};
 
+use super::config_syntax::ConfigSyntax;
 use super::syntax_tree::{SyntaxNode, TextFault};
 
-/// The check for one syntax.
-pub(super) struct EditCheck {
-    pub(super) parse: fn(&str) -> Result<Option<SyntaxNode>, TextFault>,
-}
-
-impl EditCheck {
-    /// `new`, if it is `text` with `value` at `path`, or without anything there. In a
-    /// list, a key means the item with that `name`. A refusal is about the offset `at`.
-    pub(super) fn check_edit(
-        &self,
-        text: &str,
-        new: &str,
-        path: &[&str],
-        value: Option<&Json>,
-        at: usize,
-    ) -> Result<String, TextFault> {
-        let json = |root: Option<SyntaxNode>| root.map_or(Json::Null, |root| root.to_json());
-        let mut meant = json((self.parse)(text)?);
-        match value {
-            Some(value) => put_json(&mut meant, path, value),
-            None => remove_json(&mut meant, path),
-        }
-        match (self.parse)(new).map(json) {
-            Ok(said) if is_same_json(&said, &meant) => Ok(new.to_owned()),
-            _ => Err(edit_refusal(at)),
-        }
+/// `new`, if it is `text` with `value` at `path`, or without anything there. In a
+/// list, a key means the item with that `name`. A refusal is about the offset `at`.
+pub(super) fn check_edit(
+    syntax: ConfigSyntax,
+    text: &str,
+    new: Option<String>,
+    path: &[&str],
+    value: Option<&Json>,
+    at: usize,
+) -> Result<String, TextFault> {
+    let json = |root: Option<SyntaxNode>| root.map_or(Json::Null, |root| root.to_json());
+    let mut meant = json(syntax.parse(text)?);
+    match value {
+        Some(value) => put_json(&mut meant, path, value),
+        None => remove_json(&mut meant, path),
     }
+    let says_that =
+        |new: &String| syntax.parse(new).is_ok_and(|root| is_same_json(&json(root), &meant));
+    let message = "this is written in a way that cannot be changed without touching more";
+    new.filter(says_that).ok_or_else(|| TextFault::new_edit_fault(at, message))
 }
 
-pub(super) fn edit_refusal(at: usize) -> TextFault {
-    let message = "this is written in a way that cannot be changed without touching more";
-    TextFault::new_edit_fault(at, message)
+pub(super) fn replace_range(text: &str, range: Range<usize>, new: &str) -> String {
+    format!("{}{new}{}", &text[..range.start], &text[range.end..])
+}
+
+/// The beginning of the line that `at` is in.
+pub(super) fn line_start(text: &str, at: usize) -> usize {
+    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
 /// `value` under the keys of `path`.

@@ -14,6 +14,7 @@ use super::imported_server::{ImportedEntry, ImportedServer};
 use super::other_project::ProjectTable;
 use super::secret_detection::{self, SecretVariableNames};
 use super::server_table;
+use super::syntax_tree::TextFault;
 use moonlark_state::EnvLookup;
 
 pub struct ImportPlan {
@@ -171,12 +172,8 @@ impl ImportPlanner<'_> {
         }
         let mut written = read.clone();
         if !self.keep_secrets {
-            let (names, secrets) = (&mut self.names, &mut self.secrets);
-            secret_detection::replace_secrets(&mut written, &mut |key, value| {
-                let variable = names.choose_name(&name, key, value);
-                secrets.insert(variable.clone(), value.to_owned());
-                format!("${{{variable}}}")
-            });
+            let mut stand_in = |key: &str, value: &str| self.keep_secret(&name, key, value);
+            secret_detection::replace_secrets(&mut written, &mut stand_in);
         }
         let notes = read.notes.clone();
         append_table(&mut self.behind, &server_table::server_table_text(&name, &written));
@@ -191,25 +188,17 @@ impl ImportPlanner<'_> {
     /// A table goes in as it is, but for secrets, unless there is one of its name.
     fn add_table(&mut self, table: ProjectTable, there: &Table) -> ImportFate {
         let name = table.path.join(".");
-        let find = |table: &Table, path: &[String]| {
-            let (first, rest) = path.split_first()?;
-            rest.iter().try_fold(table.get(first)?.clone(), |value, key| value.get(key).cloned())
-        };
         let twice = self.added_tables.iter().any(|other| other.path == table.path);
-        if twice || find(there, &table.path).is_some() {
+        if twice || find_table(there, &table.path).is_some() {
             return ImportFate::There { name };
         }
         let mut shown = table.clone();
         replace_table_secrets(&mut shown.values, &mut |_, _| "[redacted]".to_owned());
         let mut written = table;
         if !self.keep_secrets {
-            let (names, secrets) = (&mut self.names, &mut self.secrets);
             let owner = written.path.last().cloned().unwrap_or_default();
-            replace_table_secrets(&mut written.values, &mut |key, value| {
-                let variable = names.choose_name(&owner, key, value);
-                secrets.insert(variable.clone(), value.to_owned());
-                format!("${{{variable}}}")
-            });
+            let mut stand_in = |key: &str, value: &str| self.keep_secret(&owner, key, value);
+            replace_table_secrets(&mut written.values, &mut stand_in);
             shown = written.clone();
         }
         append_table(&mut self.behind, &server_table::project_table_text(&written));
@@ -217,6 +206,13 @@ impl ImportPlanner<'_> {
         let (notes, advice) = (written.notes.clone(), written.advice.clone());
         self.added_tables.push(written);
         ImportFate::Added { name, notes, advice }
+    }
+
+    /// What stands in the place of a secret of `owner`.
+    fn keep_secret(&mut self, owner: &str, key: &str, value: &str) -> String {
+        let variable = self.names.choose_name(owner, key, value);
+        self.secrets.insert(variable.clone(), value.to_owned());
+        format!("${{{variable}}}")
     }
 
     /// As it would be written, whatever the variables are called.
@@ -285,16 +281,19 @@ fn check_new_config(
         there.iter().all(|(key, value)| new.get(key).is_some_and(|new| contains_toml(new, value)));
     let has =
         |name: &str| new.get("mcp_servers").is_some_and(|servers| servers.get(name).is_some());
-    let tables = making.added_tables.iter().all(|table| {
-        let (first, rest) = (new.get(&table.path[0]), &table.path[1..]);
-        rest.iter().fold(first, |value, key| value?.get(key)).is_some()
-    });
+    let mut tables = making.added_tables.iter();
+    let tables = tables.all(|table| find_table(&new, &table.path).is_some());
     if kept && tables && making.added.iter().all(|(name, ..)| has(name)) {
         Ok(())
     } else {
         Err(Problem::internal("the new configuration would not say what it should")
             .at_location(SourceLocation::in_file(label)))
     }
+}
+
+fn find_table<'a>(whole: &'a Table, path: &[String]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter().try_fold(whole.get(first)?, |value, key| value.get(key))
 }
 
 fn contains_toml(new: &Value, old: &Value) -> bool {
@@ -308,43 +307,33 @@ fn contains_toml(new: &Value, old: &Value) -> bool {
 
 fn parse_config(text: &str, label: &str) -> Result<Table> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
-        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        let column = before.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
-        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         // Only its message: the rest quotes the line, which may hold a secret.
-        Problem::bad_config(format!("not valid TOML: {}", error.message()))
-            .at_location(SourceLocation::at_column(label, number(line), number(column)))
-            .with_hint("nothing was changed; fix the file and run this again")
+        let at = error.span().map_or(0, |span| span.start);
+        let fault = TextFault::new(at, format!("not valid TOML: {}", error.message()));
+        fault.to_problem(text, label)
     })
 }
 
 fn required_variables(making: &ImportPlanner<'_>, env: EnvLookup<'_>) -> Vec<RequiredVariable> {
-    let added = &making.added;
-    let in_tables: Vec<(String, Vec<String>)> = (making.added_tables.iter())
-        .map(|table| (table.path.join("."), collect_strings(&Value::Table(table.values.clone()))))
-        .collect();
-    let of_tables = in_tables.iter().flat_map(|(_, texts)| texts).map(String::as_str);
-    let of_servers = added.iter().flat_map(|(.., server)| server_texts(server));
-    let names: BTreeSet<&str> = of_servers.chain(of_tables).flat_map(needed_variables).collect();
-    let uses = |name: &str, server: &ImportedServer| {
-        server_texts(server).any(|text| needed_variables(text).contains(&name))
-    };
-    let uses_too = |name: &str, texts: &[String]| {
-        texts.iter().any(|text| needed_variables(text).contains(&name))
-    };
-    let variable = |name: &str| RequiredVariable {
+    let servers = making.added.iter().map(|(name, _, server)| {
+        let texts = server_texts(server).map(str::to_owned).collect();
+        (format!("mcp_servers.{name}"), texts)
+    });
+    let tables = (making.added_tables.iter())
+        .map(|table| (table.path.join("."), collect_strings(&Value::Table(table.values.clone()))));
+    let tables: Vec<(String, Vec<String>)> = servers.chain(tables).collect();
+    let mut users: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (table, texts) in &tables {
+        let names: BTreeSet<&str> = texts.iter().flat_map(|it| needed_variables(it)).collect();
+        names.into_iter().for_each(|name| users.entry(name).or_default().push(table.clone()));
+    }
+    let variable = |(name, servers): (&str, Vec<String>)| RequiredVariable {
         name: name.to_owned(),
-        servers: added
-            .iter()
-            .filter(|(.., server)| uses(name, server))
-            .map(|(server, ..)| format!("mcp_servers.{server}"))
-            .chain(in_tables.iter().filter(|it| uses_too(name, &it.1)).map(|it| it.0.clone()))
-            .collect(),
+        servers,
         is_set: env(name).is_some(),
         is_kept: making.secrets.contains_key(name),
     };
-    names.into_iter().map(variable).collect()
+    users.into_iter().map(variable).collect()
 }
 
 /// Every text in a value.

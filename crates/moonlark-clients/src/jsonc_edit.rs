@@ -6,7 +6,7 @@ use std::ops::Range;
 use jsonc_parser::tokens::Token;
 use serde_json::Value as Json;
 
-use super::edit_check::nest_value;
+use super::edit_check::{line_start, nest_value, replace_range};
 use super::jsonc;
 use super::syntax_tree::{SyntaxNode, SyntaxNodeKind, TextFault};
 
@@ -230,10 +230,6 @@ fn whole_lines(text: &str, range: Range<usize>) -> Range<usize> {
     }
 }
 
-fn replace_range(text: &str, range: Range<usize>, new: &str) -> String {
-    format!("{}{new}{}", &text[..range.start], &text[range.end..])
-}
-
 fn remove_range(text: &str, range: Range<usize>) -> String {
     replace_range(text, range, "")
 }
@@ -244,10 +240,6 @@ fn is_blank(text: &str, range: Range<usize>) -> bool {
 
 fn begins_line(text: &str, at: usize) -> bool {
     is_blank(text, line_start(text, at)..at)
-}
-
-fn line_start(text: &str, at: usize) -> usize {
-    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
 fn line_of(text: &str, at: usize) -> &str {

@@ -8,10 +8,9 @@ use std::ops::Range;
 use serde_json::Value as Json;
 use toml_edit::{Array, Document, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-use super::edit_check::EditCheck;
+use super::config_syntax::ConfigSyntax;
+use super::edit_check::check_edit;
 use super::syntax_tree::{SyntaxMember, SyntaxNode, SyntaxNodeKind, TextFault};
-
-const TOML_EDIT_CHECK: EditCheck = EditCheck { parse };
 
 /// The document in `text`; none when there is nothing but space and comments.
 pub(crate) fn parse(text: &str) -> Result<Option<SyntaxNode>, TextFault> {
@@ -69,13 +68,7 @@ pub(crate) fn put_value(text: &str, path: &[&str], value: &Json) -> Result<Strin
         }
     }
     let at = there.map_or(0, |there| there.span.start);
-    TOML_EDIT_CHECK.check_edit(
-        text,
-        &with_original_newlines(text, &document),
-        path,
-        Some(value),
-        at,
-    )
+    check_document(text, &document, path, Some(value), at)
 }
 
 /// `text` without what is at `path`; the same text when there is nothing.
@@ -93,7 +86,7 @@ pub(crate) fn remove_value(text: &str, path: &[&str]) -> Result<String, TextFaul
     let mut comments = Vec::new();
     let last = collect_comments(&gone, &mut comments);
     hand_over_comments(&mut document, last, &comments);
-    TOML_EDIT_CHECK.check_edit(text, &with_original_newlines(text, &document), path, None, 0)
+    check_document(text, &document, path, None, 0)
 }
 
 /// `text` with what `copy` has at `path`, as it is written there.
@@ -112,13 +105,19 @@ pub(crate) fn restore_value(text: &str, path: &[&str], copy: &str) -> Result<Str
         *new = old.clone();
     }
     let before = item_node(old.get(key).unwrap_or(&Item::None)).map(|node| node.to_json());
-    TOML_EDIT_CHECK.check_edit(
-        text,
-        &with_original_newlines(text, &document),
-        path,
-        before.as_ref(),
-        0,
-    )
+    check_document(text, &document, path, before.as_ref(), 0)
+}
+
+/// The changed document as text, if nothing but the change is new in it.
+fn check_document(
+    text: &str,
+    document: &DocumentMut,
+    path: &[&str],
+    value: Option<&Json>,
+    at: usize,
+) -> Result<String, TextFault> {
+    let new = Some(with_original_newlines(text, document));
+    check_edit(ConfigSyntax::Toml, text, new, path, value, at)
 }
 
 /// A value on one line.

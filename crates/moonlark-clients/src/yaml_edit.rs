@@ -12,13 +12,12 @@ use std::ops::Range;
 
 use serde_json::Value as Json;
 
-use super::edit_check::{EditCheck, edit_refusal, nest_value, remove_json};
+use super::config_syntax::ConfigSyntax;
+use super::edit_check::{check_edit, line_start, nest_value, remove_json, replace_range};
 use super::syntax_tree::{SyntaxNode, SyntaxNodeKind, TextFault};
 use super::yaml_text::parse;
 pub(super) use yaml_style::render_flow;
 use yaml_style::{YamlStyle, quote_string, render_scalar};
-
-const YAML_EDIT_CHECK: EditCheck = EditCheck { parse };
 
 /// `text` with `value` at `path`; in a list, a key means the item with that `name`.
 /// Objects on the way are made where they are missing; the same text when the value is
@@ -28,13 +27,8 @@ pub(crate) fn put_value(text: &str, path: &[&str], value: &Json) -> Result<Strin
     let Some(root) = parse(text)? else {
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { style.newline };
         let whole = style.render_block(&nest_value(path, value), 0);
-        return YAML_EDIT_CHECK.check_edit(
-            text,
-            &format!("{text}{gap}{whole}"),
-            path,
-            Some(value),
-            0,
-        );
+        let new = Some(format!("{text}{gap}{whole}"));
+        return check_edit(ConfigSyntax::Yaml, text, new, path, Some(value), 0);
     };
     let mut node = &root;
     for (depth, key) in path.iter().enumerate() {
@@ -59,20 +53,13 @@ pub(crate) fn put_value(text: &str, path: &[&str], value: &Json) -> Result<Strin
                 return Err(TextFault::new(node.span.start, message));
             }
         };
-        let new = new.ok_or_else(|| edit_refusal(node.span.start))?;
-        return YAML_EDIT_CHECK.check_edit(text, &new, path, Some(value), node.span.start);
+        return check_edit(ConfigSyntax::Yaml, text, new, path, Some(value), node.span.start);
     }
     if node.to_json() == *value {
         return Ok(text.to_owned());
     }
     let new = replace_value(text, &root, path, value, &style);
-    YAML_EDIT_CHECK.check_edit(
-        text,
-        &new.ok_or_else(|| edit_refusal(node.span.start))?,
-        path,
-        Some(value),
-        node.span.start,
-    )
+    check_edit(ConfigSyntax::Yaml, text, new, path, Some(value), node.span.start)
 }
 
 /// `text` without what is at `path`; the same text when there is nothing.
@@ -94,13 +81,7 @@ pub(crate) fn remove_value(text: &str, path: &[&str]) -> Result<String, TextFaul
         let lines = node_lines(text, parent, node);
         lines.map(|lines| replace_range(text, lines, ""))
     };
-    YAML_EDIT_CHECK.check_edit(
-        text,
-        &new.ok_or_else(|| edit_refusal(node.span.start))?,
-        path,
-        None,
-        node.span.start,
-    )
+    check_edit(ConfigSyntax::Yaml, text, new, path, None, node.span.start)
 }
 
 /// `text` with what `copy` has at `path`, as it is written there if it fits.
@@ -116,10 +97,11 @@ pub(crate) fn restore_value(text: &str, path: &[&str], copy: &str) -> Result<Str
     let value = old.to_json();
     if column(text, now) == column(copy, old) {
         let written = copy[old.span.clone()].trim_end();
-        let new = replace_range(text, now.span.start..trimmed_end(text, now.span.clone()), written);
-        if let Ok(new) = YAML_EDIT_CHECK.check_edit(text, &new, path, Some(&value), now.span.start)
-        {
-            return Ok(new);
+        let (start, end) = (now.span.start, trimmed_end(text, now.span.clone()));
+        let new = Some(replace_range(text, start..end, written));
+        let new = check_edit(ConfigSyntax::Yaml, text, new, path, Some(&value), start);
+        if new.is_ok() {
+            return new;
         }
     }
     put_value(text, path, &value)
@@ -310,17 +292,9 @@ fn trimmed_end(text: &str, span: Range<usize>) -> usize {
     span.start + text[span].trim_end().len()
 }
 
-fn line_start(text: &str, at: usize) -> usize {
-    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
-}
-
 /// The beginning of the next line, or the end of the text.
 fn next_line_start(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
-}
-
-fn replace_range(text: &str, range: Range<usize>, new: &str) -> String {
-    format!("{}{new}{}", &text[..range.start], &text[range.end..])
 }
 
 #[cfg(test)]

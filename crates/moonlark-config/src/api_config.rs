@@ -8,9 +8,8 @@ use moonlark_openapi::{AuthHost, CallRate, OperationRule};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use url::Url;
 
-use super::source_tool_config::{fixed_arguments, source_name_fault};
+use super::source_tool_config::{fixed_arguments, source_name_fault, web_address_fault};
 use super::{ConfigSecret, RedactedString, SourceToolConfig, TimeoutSeconds};
 
 /// The API `NAME`: every operation of its document is a tool.
@@ -227,12 +226,8 @@ impl ApiConfig {
         if self.spec.is_empty() {
             faults.push(("", "needs spec, the document".to_owned()));
         }
-        let web =
-            |text: &str| Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
-        if self.base_url.as_deref().is_some_and(|text| !web(text)) {
-            let message = "must be an address that begins with http:// or https://";
-            faults.push(("base_url", message.to_owned()));
-        }
+        let base_url = self.base_url.as_deref().and_then(web_address_fault);
+        faults.extend(base_url.map(|message| ("base_url", message)));
         if self.auth_env.is_some() && !self.auth.is_none() {
             faults.push(("auth_env", "auth and auth_env exclude each other".to_owned()));
         }

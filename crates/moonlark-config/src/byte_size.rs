@@ -21,12 +21,16 @@ impl ByteSize {
     /// The largest integer that TOML can write.
     pub const MAX_BYTES: u64 = i64::MAX as u64;
 
-    pub fn new(bytes: u64) -> Result<Self, ByteSizeError> {
+    pub fn new(bytes: u64) -> Result<Self, &'static str> {
         match bytes {
-            0 => Err(ByteSizeError::Zero),
+            0 => Err(ZERO_SIZE),
             1..=Self::MAX_BYTES => Ok(Self(bytes)),
-            _ => Err(ByteSizeError::TooLarge),
+            _ => Err(TOO_LARGE_SIZE),
         }
+    }
+
+    pub(super) fn from_integer(bytes: i64) -> Result<Self, &'static str> {
+        u64::try_from(bytes).map_err(|_| ZERO_SIZE).and_then(Self::new)
     }
 
     pub fn bytes(self) -> u64 {
@@ -43,52 +47,37 @@ impl ByteSize {
 }
 
 /// Why something is not a [`ByteSize`]; reads well after the name of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ByteSizeError {
-    NotASize,
-    Zero,
-    TooLarge,
-}
-
-impl fmt::Display for ByteSizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ByteSizeError::NotASize => "is not a size",
-            ByteSizeError::Zero => "must be more than 0 bytes",
-            ByteSizeError::TooLarge => "is too large",
-        })
-    }
-}
-
-impl std::error::Error for ByteSizeError {}
+const NOT_A_SIZE: &str = "is not a size";
+const ZERO_SIZE: &str = "must be more than 0 bytes";
+const TOO_LARGE_SIZE: &str = "is too large";
 
 /// Largest first, as the shortest exact spelling is looked for in this order.
 const BYTE_UNITS: [(&str, u64); 5] =
     [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10), ("B", 1)];
 
 impl FromStr for ByteSize {
-    type Err = ByteSizeError;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, ByteSizeError> {
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
-        let unit = unit_bytes(unit.trim_start()).ok_or(ByteSizeError::NotASize)?;
+        let unit = unit_bytes(unit.trim_start()).ok_or(NOT_A_SIZE)?;
 
         if number.contains('.') {
             return parse_fraction(number, unit);
         }
         if number.is_empty() {
-            return Err(ByteSizeError::NotASize);
+            return Err(NOT_A_SIZE);
         }
         // Only digits are left, so the one way to fail is being too long.
-        let count: u64 = number.parse().map_err(|_| ByteSizeError::TooLarge)?;
-        Self::new(count.checked_mul(unit).ok_or(ByteSizeError::TooLarge)?)
+        let count: u64 = number.parse().map_err(|_| TOO_LARGE_SIZE)?;
+        Self::new(count.checked_mul(unit).ok_or(TOO_LARGE_SIZE)?)
     }
 }
 
-fn parse_fraction(number: &str, unit: u64) -> Result<ByteSize, ByteSizeError> {
-    let count: f64 = number.parse().map_err(|_| ByteSizeError::NotASize)?;
+fn parse_fraction(number: &str, unit: u64) -> Result<ByteSize, &'static str> {
+    let count: f64 = number.parse().map_err(|_| NOT_A_SIZE)?;
     // A float cast saturates, so what is too large stays too large.
     ByteSize::new((count * unit as f64) as u64)
 }
@@ -140,8 +129,7 @@ impl Visitor<'_> for ByteSizeVisitor {
     }
 
     fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<ByteSize, E> {
-        let bytes = u64::try_from(bytes).map_err(|_| E::custom(ByteSizeError::Zero))?;
-        self.visit_u64(bytes)
+        ByteSize::from_integer(bytes).map_err(E::custom)
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<ByteSize, E> {
@@ -173,7 +161,8 @@ impl JsonSchema for ByteSize {
 mod tests {
     use super::*;
 
-    fn check(text: &str, expected: Result<u64, ByteSizeError>) {
+    #[track_caller]
+    fn check(text: &str, expected: Result<u64, &str>) {
         assert_eq!(text.parse::<ByteSize>().map(ByteSize::bytes), expected, "{text:?}");
     }
 
@@ -195,23 +184,23 @@ mod tests {
 
     #[test]
     fn what_is_not_a_size_says_why() {
-        check("", Err(ByteSizeError::NotASize));
-        check("MB", Err(ByteSizeError::NotASize));
-        check("64XB", Err(ByteSizeError::NotASize));
-        check("64 M B", Err(ByteSizeError::NotASize));
-        check("1.2.3MB", Err(ByteSizeError::NotASize));
-        check(".", Err(ByteSizeError::NotASize));
-        check("-1MB", Err(ByteSizeError::NotASize));
-        check("1e3MB", Err(ByteSizeError::NotASize));
-        check("64iB", Err(ByteSizeError::NotASize));
-        check("６４MB", Err(ByteSizeError::NotASize));
-        check("0", Err(ByteSizeError::Zero));
-        check("0MB", Err(ByteSizeError::Zero));
-        check("0.4B", Err(ByteSizeError::Zero));
-        check("9223372036854775808", Err(ByteSizeError::TooLarge));
-        check("9999999999999999999999", Err(ByteSizeError::TooLarge));
-        check("99999999TB", Err(ByteSizeError::TooLarge));
-        check("99999999999999999999.5TB", Err(ByteSizeError::TooLarge));
+        check("", Err(NOT_A_SIZE));
+        check("MB", Err(NOT_A_SIZE));
+        check("64XB", Err(NOT_A_SIZE));
+        check("64 M B", Err(NOT_A_SIZE));
+        check("1.2.3MB", Err(NOT_A_SIZE));
+        check(".", Err(NOT_A_SIZE));
+        check("-1MB", Err(NOT_A_SIZE));
+        check("1e3MB", Err(NOT_A_SIZE));
+        check("64iB", Err(NOT_A_SIZE));
+        check("６４MB", Err(NOT_A_SIZE));
+        check("0", Err(ZERO_SIZE));
+        check("0MB", Err(ZERO_SIZE));
+        check("0.4B", Err(ZERO_SIZE));
+        check("9223372036854775808", Err(TOO_LARGE_SIZE));
+        check("9999999999999999999999", Err(TOO_LARGE_SIZE));
+        check("99999999TB", Err(TOO_LARGE_SIZE));
+        check("99999999999999999999.5TB", Err(TOO_LARGE_SIZE));
     }
 
     #[test]

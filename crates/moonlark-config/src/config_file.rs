@@ -95,13 +95,15 @@ impl LoadedConfig {
     /// Whether somebody made this folder a project: by a file, by a folder of scripts,
     /// or by a server that ran there.
     pub fn is_project(&self) -> bool {
-        let config = &self.config;
-        let folders =
-            [&config.tools.dir, &config.extensions.dir, &config.connectors.dir, &config.agents.dir];
-        self.path.is_some()
-            || folders.into_iter().any(|folder| self.root.join(folder).is_dir())
-            || state_folder_path(&self.root).is_dir()
+        self.path.is_some() || has_project_folder(&self.root, &self.config)
     }
+}
+
+/// Whether there is a folder of scripts in `root`, or what a server left there.
+pub fn has_project_folder(root: &Path, config: &ProjectConfig) -> bool {
+    let folders =
+        [&config.tools.dir, &config.extensions.dir, &config.connectors.dir, &config.agents.dir];
+    folders.into_iter().any(|folder| root.join(folder).is_dir()) || state_folder_path(root).is_dir()
 }
 
 /// Why there is no configuration: everything that was found in the file, in line order.
@@ -157,16 +159,14 @@ pub fn load_config_with(
     check_state_folder(&root)?;
     let (secrets, mut warnings) = SecretsFile::read(&root);
     let values = ValueSources::new(env, secrets.clone(), &root);
-    let place = |findings| config_finding::locate_findings(findings, &found.label, text);
     let parsed = match parse_config_text(text, &found.label, &values, needed) {
         Ok(parsed) => parsed,
         Err(rejected) => {
-            warnings.extend(place(rejected.warnings));
-            let (errors, unset) = (place(rejected.errors), place(rejected.unset));
-            return Err(RejectedConfig { errors, warnings, unset });
+            warnings.extend(rejected.warnings);
+            return Err(RejectedConfig { warnings, ..rejected });
         }
     };
-    warnings.extend(place(parsed.warnings));
+    warnings.extend(parsed.warnings);
     let mut loaded = LoadedConfig::new(parsed.config, Some(found.path.clone()), &root);
     loaded.value_files.extend(values.requested_files());
     let ParsedConfig { unset, absent_texts, .. } = parsed;
@@ -232,17 +232,9 @@ fn decode_utf8<'a>(bytes: &'a [u8], label: &str) -> Result<&'a str, Vec<Problem>
 /// A text that is a configuration.
 struct ParsedConfig {
     config: ProjectConfig,
-    warnings: Vec<ConfigFinding>,
+    warnings: Vec<Problem>,
     unset: Vec<Problem>,
     absent_texts: BTreeSet<String>,
-}
-
-/// A text that is none.
-#[derive(Default)]
-struct RejectedConfigText {
-    errors: Vec<ConfigFinding>,
-    warnings: Vec<ConfigFinding>,
-    unset: Vec<ConfigFinding>,
 }
 
 fn parse_config_text(
@@ -250,14 +242,14 @@ fn parse_config_text(
     label: &str,
     values: &ValueSources<'_>,
     needed: ValueRequirement,
-) -> Result<ParsedConfig, RejectedConfigText> {
-    let document = DeTable::parse(text).map_err(|error| {
-        let errors = vec![syntax_error_finding(&error, text)];
-        RejectedConfigText { errors, ..RejectedConfigText::default() }
-    })?;
+) -> Result<ParsedConfig, RejectedConfig> {
+    let place = |findings| config_finding::locate_findings(findings, label, text);
+    let document =
+        DeTable::parse(text).map_err(|error| place(vec![syntax_error_finding(&error, text)]))?;
     let schema = config_json_schema();
     let mut checked = document_check::check_document(&schema, document.get_ref(), text, values);
     let mut errors = std::mem::take(&mut checked.findings);
+    let warnings = place(std::mem::take(&mut checked.warnings));
     let BuiltConfig { mut config, faults, absent } =
         match config_builder::build_config(&schema, &checked, values) {
             Ok(built) => built,
@@ -266,11 +258,7 @@ fn parse_config_text(
                 if errors.is_empty() {
                     errors.push(ConfigFinding { offset: None, problem });
                 }
-                return Err(RejectedConfigText {
-                    errors,
-                    warnings: checked.warnings,
-                    unset: Vec::new(),
-                });
+                return Err(RejectedConfig { errors: place(errors), warnings, unset: Vec::new() });
             }
         };
     errors.extend(faults);
@@ -290,11 +278,10 @@ fn parse_config_text(
     }
     if !errors.is_empty() {
         let unset = if needed == ValueRequirement::Never { of_sources } else { Vec::new() };
-        return Err(RejectedConfigText { errors, warnings: checked.warnings, unset });
+        return Err(RejectedConfig { errors: place(errors), warnings, unset: place(unset) });
     }
-    let outages = config_finding::locate_findings(of_sources, label, text);
+    let outages = place(of_sources);
     if needed == ValueRequirement::Never {
-        let warnings = checked.warnings;
         return Ok(ParsedConfig { config, warnings, unset: outages, absent_texts });
     }
     for (source, problem) in sources.iter().zip(outages) {
@@ -302,7 +289,7 @@ fn parse_config_text(
             config_builder::record_outage(&mut config, source, problem);
         }
     }
-    Ok(ParsedConfig { config, warnings: checked.warnings, unset: Vec::new(), absent_texts })
+    Ok(ParsedConfig { config, warnings, unset: Vec::new(), absent_texts })
 }
 
 /// The error's own form quotes the line, which may hold a secret: only its

@@ -37,38 +37,22 @@ impl HumanDuration {
         self.0
     }
 
-    fn from_millis(millis: f64) -> Result<Self, HumanDurationError> {
+    fn from_millis(millis: f64) -> Result<Self, &'static str> {
         if !(1.0..=(MAX_DURATION_SECONDS * 1000) as f64).contains(&millis) {
-            return Err(HumanDurationError::OutOfRange);
+            return Err(OUT_OF_RANGE_TIME);
         }
         Ok(Self(Duration::from_millis(millis as u64)))
     }
 }
 
 /// Why something is not a [`HumanDuration`]; reads well after the name of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HumanDurationError {
-    NotASpan,
-    OutOfRange,
-}
-
-impl fmt::Display for HumanDurationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            HumanDurationError::NotASpan => {
-                "is not a time such as \"90s\", \"5min\", \"1h\" or \"30d\""
-            }
-            HumanDurationError::OutOfRange => "must be at least 1ms and at most ten years",
-        })
-    }
-}
-
-impl std::error::Error for HumanDurationError {}
+const NOT_A_TIME: &str = "is not a time such as \"90s\", \"5min\", \"1h\" or \"30d\"";
+const OUT_OF_RANGE_TIME: &str = "must be at least 1ms and at most ten years";
 
 impl FromStr for HumanDuration {
-    type Err = HumanDurationError;
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, HumanDurationError> {
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
@@ -77,10 +61,10 @@ impl FromStr for HumanDuration {
             "" => 1000,
             unit => {
                 let known = DURATION_UNITS_MILLIS.iter().find(|(names, _)| names.contains(&unit));
-                known.ok_or(HumanDurationError::NotASpan)?.1
+                known.ok_or(NOT_A_TIME)?.1
             }
         };
-        let count: f64 = number.parse().map_err(|_| HumanDurationError::NotASpan)?;
+        let count: f64 = number.parse().map_err(|_| NOT_A_TIME)?;
         Self::from_millis(count * unit as f64)
     }
 }
@@ -176,14 +160,14 @@ mod tests {
             assert_eq!(span.to_string().parse(), Ok(span));
         }
         for (text, bad) in [
-            ("soon", HumanDurationError::NotASpan),
-            ("5 weeks", HumanDurationError::NotASpan),
-            ("", HumanDurationError::NotASpan),
-            ("s", HumanDurationError::NotASpan),
-            ("1.2.3s", HumanDurationError::NotASpan),
-            ("-1s", HumanDurationError::NotASpan),
-            ("0s", HumanDurationError::OutOfRange),
-            ("9999999d", HumanDurationError::OutOfRange),
+            ("soon", NOT_A_TIME),
+            ("5 weeks", NOT_A_TIME),
+            ("", NOT_A_TIME),
+            ("s", NOT_A_TIME),
+            ("1.2.3s", NOT_A_TIME),
+            ("-1s", NOT_A_TIME),
+            ("0s", OUT_OF_RANGE_TIME),
+            ("9999999d", OUT_OF_RANGE_TIME),
         ] {
             assert_eq!(text.parse::<HumanDuration>(), Err(bad), "{text}");
         }

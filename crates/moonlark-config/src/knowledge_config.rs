@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{RedactedString, TimeoutSeconds};
+use super::{RedactedString, TimeoutSeconds, web_address_fault};
 
 /// How the knowledge base is kept and searched. What is in it, `[connectors]`
 /// says.
@@ -131,10 +131,8 @@ impl KnowledgeConfig {
                 vec![("embedder", message.to_owned())]
             }
             EmbedderConfig::Service(service) => {
-                let web = url::Url::parse(&service.url)
-                    .is_ok_and(|url| matches!(url.scheme(), "http" | "https"));
-                let message = "must be an address that begins with http:// or https://";
-                if web { Vec::new() } else { vec![("embedder.url", message.to_owned())] }
+                let fault = web_address_fault(&service.url);
+                Vec::from_iter(fault.map(|message| ("embedder.url", message)))
             }
             EmbedderConfig::Named(_) => Vec::new(),
         }

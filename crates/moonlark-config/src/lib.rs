@@ -48,7 +48,7 @@ use serde_json::{Map, Value};
 
 pub use agents_config::{AgentsConfig, ScriptAgentConfig};
 pub use api_config::{ApiAuthConfig, ApiClientCredentials, ApiConfig, ApiSchemeAuth};
-pub use byte_size::{ByteSize, ByteSizeError};
+pub use byte_size::ByteSize;
 pub use config_reference::render_config_reference;
 pub use config_schema::config_json_schema;
 pub use connectors_config::default_scan_timeout;
@@ -56,7 +56,7 @@ pub use connectors_config::{
     ConnectorsConfig, FilesystemSourceConfig, GitSourceConfig, ScriptConnectorConfig,
 };
 pub use execute_config::{ExecuteCheckConfig, ExecuteConfig};
-pub use human_duration::{HumanDuration, HumanDurationError};
+pub use human_duration::HumanDuration;
 pub use journal_config::{ApprovalsConfig, ApproverConfig, JournalConfig, JournalDurability};
 pub use knowledge_config::{
     EmbedderConfig, KnowledgeConfig, RemoteEmbedderConfig, RemoteEmbedderKind, SyncTrigger,
@@ -69,9 +69,8 @@ pub use policy_config::{
 };
 pub use script_config::{ConfigSecret, ScriptConfig};
 pub use server_auth_config::ServerAuthConfig;
-pub use source_tool_config::tool_configs;
-pub use source_tool_config::{SourceToolConfig, SourceToolEffects};
-pub(crate) use source_tool_config::{find_tool_faults, fixed_arguments};
+pub use source_tool_config::{SourceToolConfig, SourceToolEffects, to_tool_values, tool_configs};
+pub(crate) use source_tool_config::{find_tool_faults, fixed_arguments, web_address_fault};
 pub use store_config::StoreConfig;
 pub use telemetry_config::{LogConfig, LogFormat, TelemetryConfig};
 pub use timeout_seconds::TimeoutSeconds;

@@ -9,9 +9,8 @@ use moonlark_core::tool_config::ToolPattern;
 use moonlark_oauth::UpstreamAuthConfig;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
-use url::Url;
 
-use super::source_tool_config::source_name_fault;
+use super::source_tool_config::{source_name_fault, web_address_fault};
 use super::{ConfigSecret, SourceToolConfig, TimeoutSeconds};
 
 /// The upstream MCP server `NAME`: either a command to start, or the address of
@@ -199,15 +198,8 @@ impl McpServerConfig {
                 faults.push((key, format!("belongs to {belongs}, which is not set")));
             }
         }
-        if let Some(url) = &self.url {
-            match Url::parse(url) {
-                Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {}
-                _ => faults.push((
-                    "url",
-                    "must be an address that begins with http:// or https://".into(),
-                )),
-            }
-        }
+        let url = self.url.as_deref().and_then(web_address_fault);
+        faults.extend(url.map(|message| ("url", message)));
         faults
     }
 

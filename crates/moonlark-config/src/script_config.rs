@@ -7,6 +7,7 @@
 use std::fmt;
 
 use moonlark_core::Problem;
+use moonlark_core::secret::SecretValue;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -37,6 +38,11 @@ pub struct ConfigSecret {
 impl ConfigSecret {
     pub fn new(key: impl Into<String>, value: impl Into<String>, by_name: bool) -> Self {
         Self { key: key.into(), by_name, value: value.into() }
+    }
+
+    /// The same for what takes secrets out of answers.
+    pub fn to_secret_value(&self) -> SecretValue {
+        SecretValue { key: self.key.clone(), value: self.value.clone(), by_name: self.by_name }
     }
 
     /// The secret itself. Never empty when it comes from a loaded file.

@@ -8,6 +8,7 @@ use moonlark_core::tool_config::{EffectsConfig, ToolConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use url::Url;
 
 /// One tool, by the name that its source has for it. Keys that are set override the
 /// source.
@@ -61,16 +62,22 @@ impl SourceToolEffects {
 impl SourceToolConfig {
     pub(crate) fn to_tool_config(&self) -> ToolConfig {
         let SourceToolEffects { read_only, destructive, idempotent, open_world } = self.effects;
-        let read = |(key, it): (&String, &Value)| {
-            Some((key.clone(), ToolValue::from_json(it.clone()).ok()?))
-        };
         ToolConfig {
             name: self.name.clone(),
             description: self.description.clone(),
             effects: EffectsConfig { read_only, destructive, idempotent, open_world },
-            arguments: self.arguments.iter().filter_map(read).collect(),
+            arguments: to_tool_values(&self.arguments).collect(),
         }
     }
+}
+
+/// Fixed arguments, as the one that calls takes them.
+pub fn to_tool_values(
+    arguments: &BTreeMap<String, Value>,
+) -> impl Iterator<Item = (String, ToolValue)> {
+    let read =
+        |(key, it): (&String, &Value)| Some((key.clone(), ToolValue::from_json(it.clone()).ok()?));
+    arguments.iter().filter_map(read)
 }
 
 /// The tables of a source, as the one that calls takes them.
@@ -123,6 +130,13 @@ pub(crate) fn find_tool_faults(
         }
     }
     faults
+}
+
+/// What is wrong with a text that is to be an address of the web.
+pub(crate) fn web_address_fault(text: &str) -> Option<String> {
+    let is_web = |url: Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+    let message = "must be an address that begins with http:// or https://";
+    (!Url::parse(text).is_ok_and(is_web)).then(|| message.to_owned())
 }
 
 /// A name of a source: letters, digits, `-`, `_`, and dots between them.

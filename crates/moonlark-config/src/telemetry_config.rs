@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
-use url::Url;
 
-use super::{HumanDuration, RedactedString};
+use super::{HumanDuration, RedactedString, web_address_fault};
 
 /// Where traces and metrics are sent, by OpenTelemetry's protocol over HTTP
 /// (OTLP, as JSON). Read when the program starts. Nothing is sent unless `otlp`,
@@ -61,16 +60,8 @@ impl Default for TelemetryConfig {
 impl TelemetryConfig {
     /// What no schema says. The key, and what is wrong.
     pub fn find_faults(&self) -> Vec<(&'static str, String)> {
-        let is_address = |text: &String| {
-            Url::parse(text).is_ok_and(|url| {
-                matches!(url.scheme(), "http" | "https") && url.host_str().is_some()
-            })
-        };
-        if self.otlp.as_ref().is_some_and(|text| !is_address(text)) {
-            vec![("otlp", "is no http or https address".to_owned())]
-        } else {
-            Vec::new()
-        }
+        let fault = self.otlp.as_deref().and_then(web_address_fault);
+        Vec::from_iter(fault.map(|_| ("otlp", "is no http or https address".to_owned())))
     }
 }
 

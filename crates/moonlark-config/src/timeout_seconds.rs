@@ -1,7 +1,6 @@
 //! A timeout in seconds, whole or fractional.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -31,27 +30,16 @@ impl TimeoutSeconds {
 }
 
 impl TryFrom<f64> for TimeoutSeconds {
-    type Error = TimeoutSecondsError;
+    type Error = String;
 
-    fn try_from(seconds: f64) -> Result<Self, TimeoutSecondsError> {
+    fn try_from(seconds: f64) -> Result<Self, String> {
         if seconds > 0.0 && seconds <= f64::from(MAX_TIMEOUT_SECONDS) {
             Ok(Self(seconds))
         } else {
-            Err(TimeoutSecondsError)
+            Err(format!("must be more than 0 and at most {MAX_TIMEOUT_SECONDS}"))
         }
     }
 }
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeoutSecondsError;
-
-impl fmt::Display for TimeoutSecondsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "must be more than 0 and at most {MAX_TIMEOUT_SECONDS}")
-    }
-}
-
-impl std::error::Error for TimeoutSecondsError {}
 
 /// `30`, not `30.0`, as a person would write it.
 impl Serialize for TimeoutSeconds {
@@ -97,8 +85,9 @@ mod tests {
 
     #[test]
     fn seconds_are_positive_finite_and_at_most_a_day() {
+        let why = "must be more than 0 and at most 86400".to_owned();
         for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, 86_401.0] {
-            assert_eq!(TimeoutSeconds::try_from(bad), Err(TimeoutSecondsError), "{bad}");
+            assert_eq!(TimeoutSeconds::try_from(bad), Err(why.clone()), "{bad}");
         }
         let half = TimeoutSeconds::try_from(0.5).unwrap();
         assert_eq!(half.to_duration(), Duration::from_millis(500));

@@ -23,8 +23,9 @@ use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
+use crate::upstreams::SourceOfferings;
 use moonlark_config::config_file::LoadedConfig;
-use moonlark_config::{ApiAuthConfig, ApiConfig, ApiSchemeAuth, tool_configs};
+use moonlark_config::{ApiAuthConfig, ApiConfig, ApiSchemeAuth, to_tool_values, tool_configs};
 
 /// Before a document that could not be read is tried again.
 const INITIAL_SPEC_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -63,21 +64,13 @@ struct ApiDocumentState {
     tried: bool,
 }
 
-/// What all of them have for the catalog.
-#[derive(Default)]
-pub(crate) struct ApiOfferings {
-    pub(crate) tools: Vec<Arc<Tool>>,
-    pub(crate) connecting: Vec<ConnectingSource>,
-    pub(crate) health: Vec<SourceHealth>,
-    pub(crate) problems: Vec<Problem>,
-}
-
 impl ApiSources {
     /// Read what is new or changed, and forget what is gone.
     pub(crate) fn apply_config(&self, loaded: &LoadedConfig, changed: &Arc<Notify>) {
         let mut running = self.running.lock();
         let mut old = std::mem::take(&mut *running);
-        let frozen = convert_frozen_params(&loaded.config.frozen_params);
+        let frozen: BTreeMap<String, Value> =
+            to_tool_values(&loaded.config.frozen_params).collect();
         for (name, config) in &loaded.config.apis {
             let limits = loaded.config.limits.for_tool(name, config.timeout);
             let kept = old
@@ -94,8 +87,8 @@ impl ApiSources {
         }
     }
 
-    pub(crate) fn current_offerings(&self) -> ApiOfferings {
-        let mut offered = ApiOfferings::default();
+    pub(crate) fn current_offerings(&self) -> SourceOfferings {
+        let mut offered = SourceOfferings::default();
         for (name, running) in self.running.lock().iter() {
             let state = running.state.lock();
             offered.tools.extend(state.tools.iter().cloned());
@@ -194,7 +187,7 @@ fn start_api(
         None => api_settings(name, config, limits.clone(), frozen.clone()),
     };
     let settings = settings.map(|mut settings| {
-        if let Ok(SpecLocation::Web(url)) = &spec {
+        if let SpecLocation::Web(url) = &spec {
             let file = loaded.state.join("apis").join(format!("{name}.json"));
             settings.memory = Some(OriginMemory { file, spec: url.clone() });
         }
@@ -203,19 +196,19 @@ fn start_api(
     let refs: Vec<RefPermission> =
         config.refs.iter().map(|it| RefPermission::parse(it, &loaded.root)).collect();
     // A change of a file must be noticed also when it could not be read.
-    if let Ok(SpecLocation::File(file)) = &spec {
+    if let SpecLocation::File(file) = &spec {
         state.lock().files = vec![file.clone()];
     }
-    let is_local = matches!(spec, Ok(SpecLocation::File(_)));
+    let is_local = matches!(spec, SpecLocation::File(_));
     let seen = state.lock().files.iter().map(|file| (file.clone(), modified_time(file))).collect();
     let (shared, wake, refresh) = (state.clone(), again.clone(), config.refresh.to_duration());
     let api = name.to_owned();
     let _reading = spawn_owned(async move {
         let mut backoff = RetryBackoff::new(INITIAL_SPEC_RETRY_DELAY, MAX_SPEC_RETRY_DELAY);
         loop {
-            let read = match (&settings, &spec) {
-                (Ok(settings), Ok(spec)) => read_document(settings, spec, &refs).await,
-                (Err(problem), _) | (_, Err(problem)) => Err(problem.clone()),
+            let read = match &settings {
+                Ok(settings) => read_document(settings, &spec, &refs).await,
+                Err(problem) => Err(problem.clone()),
             };
             let ended_well = read.is_ok();
             {
@@ -240,7 +233,7 @@ fn start_api(
             tell.send_replace(true);
             changed.notify_one();
             // Settings that cannot be used do not become better by waiting.
-            let web = settings.is_ok() && matches!(spec, Ok(SpecLocation::Web(_)));
+            let web = settings.is_ok() && !is_local;
             let wait = match (ended_well, web) {
                 (true, true) => {
                     backoff.reset();
@@ -278,7 +271,7 @@ pub(crate) async fn read_standalone_document(
 ) -> Result<(Vec<Arc<Tool>>, Vec<Problem>)> {
     let config = ApiConfig { spec: spec.to_owned(), ..ApiConfig::default() };
     let settings = api_settings(name, &config, CallLimits::default(), BTreeMap::new())?;
-    let state = read_document(&settings, &self::spec_location(&config, root)?, &[]).await?;
+    let state = read_document(&settings, &spec_location(&config, root), &[]).await?;
     // Where it is matters only to those who call it.
     let flaws = state.flaws.into_iter().filter(|it| it.code != ProblemCode::BadConfig);
     Ok((state.tools, flaws.collect()))
@@ -323,10 +316,10 @@ async fn read_document(
     })
 }
 
-fn spec_location(config: &ApiConfig, root: &Path) -> Result<SpecLocation> {
+fn spec_location(config: &ApiConfig, root: &Path) -> SpecLocation {
     match Url::parse(&config.spec) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(SpecLocation::Web(url)),
-        _ => Ok(SpecLocation::File(root.join(&config.spec))),
+        Ok(url) if matches!(url.scheme(), "http" | "https") => SpecLocation::Web(url),
+        _ => SpecLocation::File(root.join(&config.spec)),
     }
 }
 
@@ -345,11 +338,7 @@ fn api_settings(
             // What goes along with every request is nobody's business; an argument or an
             // address may well be part of an answer.
             let credential = it.key.starts_with("auth") || it.key.starts_with("headers");
-            SecretValue {
-                key: it.key.clone(),
-                value: it.expose_secret().to_owned(),
-                by_name: credential || it.by_name,
-            }
+            SecretValue { by_name: credential || it.by_name, ..it.to_secret_value() }
         })
         .collect();
     let mut credentials = ApiCredentials::default();
@@ -378,11 +367,8 @@ fn api_settings(
                         moonlark_state::secrets_file::secrets_file_display_path()
                     ))
             })?;
-            secrets.push(SecretValue {
-                key: "auth".to_owned(),
-                value: text.clone(),
-                by_name: true,
-            });
+            let key = "auth".to_owned();
+            secrets.push(SecretValue { key, value: text.clone(), by_name: true });
             credentials.any = Some(SecretText::new(text));
         }
         (ApiAuthConfig::None, None) => {}
@@ -395,7 +381,7 @@ fn api_settings(
         Secrets::new(secrets)
     };
     let mut all_frozen = global;
-    all_frozen.extend(convert_frozen_params(&config.frozen_params));
+    all_frozen.extend(to_tool_values(&config.frozen_params));
     let tools = tool_configs(&config.tools);
     // Whatever of these came from the environment, or is called like a secret.
     let is_secret = |name: &str| {
@@ -429,11 +415,4 @@ fn api_settings(
         prefix: config.prefix.clone(),
         scope: Arc::new(CallScope { limits, secrets, ..CallScope::default() }),
     })
-}
-
-fn convert_frozen_params(params: &BTreeMap<String, serde_json::Value>) -> BTreeMap<String, Value> {
-    let read = |(key, it): (&String, &serde_json::Value)| {
-        Some((key.clone(), Value::from_json(it.clone()).ok()?))
-    };
-    params.iter().filter_map(read).collect()
 }

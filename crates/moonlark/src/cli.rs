@@ -50,14 +50,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use moonlark_core::nearest::nearest_name;
 use moonlark_core::tool::SourceKind;
-use moonlark_core::{Catalog, Problem, Tool, Value};
-use moonlark_gateway::Caller;
+use moonlark_core::{Catalog, Problem, SourceLocation, Tool, Value};
+use moonlark_gateway::{Caller, LogLevel};
+use serde_json::{Value as Json, json};
 
 use crate::project::{CliSources, Project};
 use moonlark_config::LogFormat;
-use moonlark_config::config_file::{LoadedConfig, RejectedConfig, ValueRequirement};
-use problem_lines::config_warning_lines;
+use moonlark_config::config_file::{self, LoadedConfig, RejectedConfig, ValueRequirement};
+use problem_lines::{config_warning, warning_lines};
 
 pub(crate) use problem_lines::eprint_problem;
 pub(crate) use terminal::{
@@ -98,6 +100,17 @@ pub(crate) struct GlobalArgs {
     /// The format of the log on stderr.
     #[arg(long, global = true, value_name = "FORMAT", help_heading = COMMON_OPTIONS_HEADING)]
     log_format: Option<LogFormat>,
+}
+
+impl GlobalArgs {
+    /// Whether a line of a script's log is shown.
+    pub(crate) fn shows_log(&self, level: LogLevel) -> bool {
+        match level {
+            LogLevel::Debug => self.verbose > 0,
+            LogLevel::Info => !self.quiet,
+            LogLevel::Warn | LogLevel::Error => true,
+        }
+    }
 }
 
 #[derive(Subcommand)]
@@ -312,6 +325,20 @@ pub(crate) async fn open_project_without_values(
     Ok(Project::open_with_sources(global.config.as_deref(), &working_dir()?, more).await?)
 }
 
+/// The configuration of the working directory, for commands that load nothing else.
+pub(crate) fn load_config(global: &GlobalArgs) -> Result<LoadedConfig, CommandError> {
+    Ok(config_file::load_config(global.config.as_deref(), &working_dir()?, &env_variable)?)
+}
+
+/// The file that a command in the folder `here` would read.
+pub(crate) fn find_config_path(global: &GlobalArgs, here: &Path) -> Option<PathBuf> {
+    config_file::find_config_path(global.config.as_deref(), here, &env_variable)
+}
+
+pub(crate) fn env_variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 /// What the configuration says oddly, and which variables it would need to run.
 pub(crate) fn eprint_config_findings(loaded: &LoadedConfig) {
     eprint_config_warnings(&loaded.warnings);
@@ -333,7 +360,7 @@ pub(crate) fn summarize_findings(errors: usize, warnings: usize) -> String {
 /// What the configuration says that is hardly meant.
 pub(crate) fn eprint_config_warnings(doubts: &[Problem]) {
     for problem in doubts {
-        config_warning_lines(problem).into_iter().for_each(eprint_line);
+        warning_lines(&config_warning(problem)).into_iter().for_each(eprint_line);
         eprint_line("");
     }
 }
@@ -341,8 +368,8 @@ pub(crate) fn eprint_config_warnings(doubts: &[Problem]) {
 /// The same, in the log of a command that serves.
 pub(crate) fn log_config_warnings(loaded: &LoadedConfig) {
     for problem in &loaded.warnings {
-        let lines =
-            config_warning_lines(problem).iter().map(StyledText::to_plain_text).collect::<Vec<_>>();
+        let lines = warning_lines(&config_warning(problem));
+        let lines = lines.iter().map(StyledText::to_plain_text).collect::<Vec<_>>();
         tracing::warn!("{}", lines.join("\n").trim_start_matches("warning: "));
     }
 }
@@ -396,8 +423,30 @@ pub(crate) fn parse_key_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// `3 tools`
-pub(crate) fn format_count(count: usize, what: &str) -> String {
+pub(crate) fn format_count(count: impl TryInto<usize>, what: &str) -> String {
+    let count = count.try_into().unwrap_or(usize::MAX);
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What a tool answered, or why it did not, for `--json`.
+pub(crate) fn print_json_answer(answer: Result<Value, Problem>) -> CommandResult {
+    print_json(&match &answer {
+        Ok(value) => json!({ "result": value.clone().into_json("result")? }),
+        Err(problem) => json!({ "error": problem.to_json() }),
+    });
+    answer.map(drop).map_err(|_| CommandError::Said)
+}
+
+/// What to do about a name that nothing has, if one of `known` is near.
+pub(crate) fn near_hint<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    nearest_name(name, known).map(|near| format!("did you mean {near}?"))
+}
+
+pub(crate) fn problems_json(problems: &[Problem]) -> Vec<Json> {
+    problems.iter().map(Problem::to_json).collect()
 }
 
 /// JSON as people read it.
@@ -410,6 +459,17 @@ pub(crate) fn pretty_json(value: &Value) -> Result<String, Problem> {
 
 pub(crate) fn display_path(path: &Path) -> String {
     path.display().to_string()
+}
+
+/// The path as people in the folder `base` know it.
+pub(crate) fn path_label(path: &Path, base: &Path) -> String {
+    display_path(path.strip_prefix(base).unwrap_or(path))
+}
+
+/// A file that cannot be read or written: `what` could not be done.
+pub(crate) fn io_problem(what: &str, label: &str, error: &std::io::Error) -> Problem {
+    Problem::unavailable(format!("cannot {what} it: {error}"))
+        .at_location(SourceLocation::in_file(label))
 }
 
 /// `path` as it is written in the folder `here`, with `..` where it is not below.

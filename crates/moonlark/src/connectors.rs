@@ -19,7 +19,7 @@ use moonlark_knowledge::{
 };
 
 use crate::scripts::{
-    self, DiscoveredScript, ScriptEntries, ScriptKey, ScriptKind, ScriptProduct, display_path,
+    DiscoveredScript, ScriptEntries, ScriptKey, ScriptKind, ScriptProduct, find_lua_scripts,
 };
 use moonlark_config::config_file::LoadedConfig;
 use moonlark_config::{FilesystemSourceConfig, GitSourceConfig};
@@ -190,15 +190,6 @@ pub(crate) fn list_knowledge_sources<'a>(
     sources
 }
 
-/// The script at `path`, whatever the project would call it.
-pub(crate) fn discovered_connector_script(
-    path: PathBuf,
-    file: String,
-    configured: Option<String>,
-) -> DiscoveredScript {
-    DiscoveredScript { path, file, configured, kind: ScriptKind::Connector }
-}
-
 /// Folders and repositories.
 fn configured_sources(loaded: &LoadedConfig) -> Vec<KnowledgeSource> {
     let config = &loaded.config.connectors;
@@ -222,30 +213,27 @@ pub(crate) fn find_connector_scripts(
     loaded: &LoadedConfig,
 ) -> (Vec<(String, DiscoveredScript)>, Vec<Problem>) {
     let config = &loaded.config.connectors;
+    let configured = config.script.iter().map(|(name, it)| (name, &it.path));
+    let kind = ScriptKind::Connector;
+    let (scripts, mut problems) =
+        find_lua_scripts(loaded, "connectors", &config.dir, configured, &kind);
     let mut found: Vec<(String, DiscoveredScript)> = Vec::new();
-    for (name, it) in &config.script {
-        let path = loaded.root.join(&it.path);
-        let file = display_path(&loaded.root, &path);
-        found.push((name.clone(), discovered_connector_script(path, file, Some(name.clone()))));
-    }
-    let configured = found.iter().map(|(_, it)| it.path.as_path());
-    let (paths, mut problems) =
-        scripts::scripts_in_folder(&loaded.root, &config.dir, "connectors", configured);
-    for path in paths {
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let file = display_path(&loaded.root, &path);
-        let named = |name: &String| *name == stem;
-        let is_taken = config.filesystem.keys().chain(config.git.keys()).any(named)
-            || found.iter().any(|(name, _)| *name == stem);
-        if is_taken {
+    for script in scripts {
+        if let Some(name) = script.configured.clone() {
+            found.push((name, script));
+            continue;
+        }
+        let stem = script.path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let names = config.filesystem.keys().chain(config.git.keys());
+        if names.chain(found.iter().map(|(name, _)| name)).any(|name| *name == stem) {
             problems.push(
                 Problem::bad_config(format!("another connector has the name {stem}"))
-                    .at_location(SourceLocation::in_file(file))
+                    .at_location(SourceLocation::in_file(script.file))
                     .with_hint("rename the file, or the other connector"),
             );
             continue;
         }
-        found.push((stem, discovered_connector_script(path, file, None)));
+        found.push((stem, script));
     }
     (found, problems)
 }

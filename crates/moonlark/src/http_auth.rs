@@ -5,14 +5,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use moonlark_gateway::Gateway;
-use moonlark_server::RequestAuthenticator;
+use moonlark_server::{CallerIdentification, HttpServerOptions, RequestAuthenticator};
 
+use crate::project::Project;
+use moonlark_config::ProjectConfig;
 use moonlark_config::config_file::LoadedConfig;
 use moonlark_state::state_folder::state_folder_path;
 
 /// Where handed out tokens are kept.
 pub(crate) fn token_file(root: &Path) -> PathBuf {
     state_folder_path(root).join("tokens.json")
+}
+
+/// How requests are served, from callers that are known in this way.
+pub(crate) fn http_server_options(
+    project: &Project,
+    config: &ProjectConfig,
+    callers: CallerIdentification,
+) -> HttpServerOptions {
+    HttpServerOptions {
+        allowed_hosts: config.server.allowed_hosts.clone(),
+        allowed_origins: config.server.allowed_origins.clone(),
+        request_body: usize::try_from(config.limits.request_body.bytes()).unwrap_or(usize::MAX),
+        callers,
+        sessions: project.session_vault(),
+    }
 }
 
 pub(crate) fn make_http_auth(

@@ -8,7 +8,7 @@ mod background_sync;
 mod knowledge_tools;
 pub(crate) mod timestamps;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use secrecy::SecretString;
 use tokio::sync::watch;
 
+use crate::cli::near_hint;
 use crate::connectors::KnowledgeSource;
 use moonlark_config::config_file::LoadedConfig;
 use moonlark_config::{self as config, RemoteEmbedderKind, SyncTrigger};
@@ -106,14 +107,14 @@ impl KnowledgeBase {
         let sources = self.sources();
         sources.iter().find(|it| it.name == name).cloned().ok_or_else(|| {
             let names = sources.iter().map(|it| it.name.as_str());
-            let near = moonlark_core::nearest::nearest_name(name, names.clone());
+            let near = near_hint(name, names.clone());
             let all = names.collect::<Vec<_>>().join(", ");
             let name = moonlark_core::value::shorten_text(name);
-            Problem::bad_request(format!("there is no connector {name}")).with_hint(match near {
-                Some(near) => format!("did you mean {near}?"),
-                None if all.is_empty() => FIRST_SOURCE_HINT.to_owned(),
-                None => format!("there are {all}"),
-            })
+            let hint = near.unwrap_or_else(|| match all.as_str() {
+                "" => FIRST_SOURCE_HINT.to_owned(),
+                all => format!("there are {all}"),
+            });
+            Problem::bad_request(format!("there is no connector {name}")).with_hint(hint)
         })
     }
 
@@ -130,7 +131,7 @@ impl KnowledgeBase {
 
     /// See whether there are documents although no source is configured.
     pub(crate) async fn find_leftover_sources(&self) {
-        if self.is_configured() || !database_exists(&self.database_file()) {
+        if self.is_configured() || !self.database_file().exists() {
             return;
         }
         let left = match self.open().await {
@@ -171,24 +172,17 @@ impl KnowledgeBase {
     /// The same for readers, who have nothing to read before the first sync.
     async fn open_for_reading(&self, what: &str) -> Result<KnowledgeDatabase> {
         if !self.is_configured() {
-            let nothing = |_| self.no_knowledge_problem(what);
-            if !database_exists(&self.database_file()) {
-                return Err(nothing(()));
+            let is_empty = !self.database_file().exists()
+                || self.open().await?.list_sources().await?.is_empty();
+            if is_empty {
+                return Err(Problem::unavailable(format!(
+                    "{what}: there is no knowledge base yet"
+                ))
+                .with_hint(FIRST_SOURCE_HINT)
+                .with_retryable(false));
             }
-            let knowledge = self.open().await?;
-            return if knowledge.list_sources().await?.is_empty() {
-                Err(nothing(()))
-            } else {
-                Ok(knowledge)
-            };
         }
         self.open().await
-    }
-
-    fn no_knowledge_problem(&self, what: &str) -> Problem {
-        Problem::unavailable(format!("{what}: there is no knowledge base yet"))
-            .with_hint(FIRST_SOURCE_HINT)
-            .with_retryable(false)
     }
 
     /// Bring one source up to date.
@@ -219,7 +213,7 @@ impl KnowledgeBase {
     /// All sources, configured or left from before, in order.
     pub(crate) async fn source_statuses(&self) -> Result<Vec<KnowledgeSourceStatus>> {
         let sources = self.sources();
-        let mut there = if database_exists(&self.database_file()) {
+        let mut there = if self.database_file().exists() {
             self.open().await?.list_sources().await?
         } else {
             Vec::new()
@@ -261,10 +255,6 @@ fn never_synced_stats(source: &KnowledgeSource) -> SourceStats {
         last_sync: None,
         problem: None,
     }
-}
-
-fn database_exists(file: &Path) -> bool {
-    file.exists()
 }
 
 fn knowledge_settings(config: &config::KnowledgeConfig) -> Result<KnowledgeSettings> {

@@ -421,18 +421,14 @@ impl Project {
 
     /// End the upstream servers as they like to be ended, and the journal; send the
     /// last of what is to be seen of all this.
-    pub(crate) async fn disconnect_gently(&self) {
-        self.disconnect_at_pace(ClosePace::Gentle).await;
+    pub(crate) async fn disconnect_at_pace(&self, pace: ClosePace) {
+        self.upstreams.stop_all(pace).await;
+        tokio::join!(self.journaling.flush_and_close(), self.telemetry.flush_and_stop());
     }
 
     /// The same where somebody waits for the end of this process.
     pub async fn disconnect_quickly(&self) {
         self.disconnect_at_pace(ClosePace::Quick).await;
-    }
-
-    async fn disconnect_at_pace(&self, pace: ClosePace) {
-        self.upstreams.stop_all(pace).await;
-        tokio::join!(self.journaling.flush_and_close(), self.telemetry.flush_and_stop());
     }
 
     pub async fn config(&self) -> ProjectConfig {

@@ -7,7 +7,6 @@
 mod prompt_source;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use moonlark_core::source_resources::SourceResources;
@@ -15,9 +14,7 @@ use moonlark_core::tool::CallScope;
 use moonlark_core::{Catalog, Problem, Result, SourceLocation, Warning};
 use moonlark_luau::PromptScript;
 
-use crate::scripts::{
-    self, DiscoveredScript, PromptProduct, ScriptEntries, ScriptKind, display_path,
-};
+use crate::scripts::{self, DiscoveredScript, PromptProduct, ScriptEntries, ScriptKind};
 use crate::source_selection::may_belong_to_source;
 use moonlark_config::ProjectConfig;
 use moonlark_config::config_file::LoadedConfig;
@@ -82,32 +79,11 @@ pub(crate) fn prompt_name_collisions<'a>(
     problems
 }
 
-/// The script at `path`, whatever the project would call it.
-pub(crate) fn discovered_prompt_script(
-    path: PathBuf,
-    file: String,
-    configured: Option<String>,
-) -> DiscoveredScript {
-    DiscoveredScript { path, file, configured, kind: ScriptKind::Agent }
-}
-
 /// Those of the configuration by name, then those in the folder.
 pub(crate) fn find_prompt_scripts(loaded: &LoadedConfig) -> (Vec<DiscoveredScript>, Vec<Problem>) {
     let config = &loaded.config.agents;
-    let mut found: Vec<DiscoveredScript> = Vec::new();
-    for (name, it) in &config.script {
-        let path = loaded.root.join(&it.path);
-        let file = display_path(&loaded.root, &path);
-        found.push(discovered_prompt_script(path, file, Some(name.clone())));
-    }
-    let configured = found.iter().map(|it| it.path.as_path());
-    let (paths, problems) =
-        scripts::scripts_in_folder(&loaded.root, &config.dir, "agents", configured);
-    for path in paths {
-        let file = display_path(&loaded.root, &path);
-        found.push(discovered_prompt_script(path, file, None));
-    }
-    (found, problems)
+    let configured = config.script.iter().map(|(name, it)| (name, &it.path));
+    scripts::find_lua_scripts(loaded, "agents", &config.dir, configured, &ScriptKind::Agent)
 }
 
 /// What a script that loads has for clients.

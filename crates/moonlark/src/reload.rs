@@ -34,7 +34,13 @@ pub async fn load_and_watch(project: Arc<Project>, loaded: impl FnOnce(&Project)
     let list = Arc::new(Mutex::new(WatchList::default()));
     let config = project.config().await;
     let watcher = if config.tools.watch || config.extensions.watch {
-        let watcher = project_watcher(sender.clone(), list.clone());
+        // Our own log may well lie beside what the project consists of.
+        let list = list.clone();
+        let concerns = move |event: &notify::Event| {
+            // Without a path, changes were lost.
+            event.paths.is_empty() || event.paths.iter().any(|it| list.lock().concerns_path(it))
+        };
+        let watcher = change_watcher(sender.clone(), concerns);
         watcher.inspect_err(|error| tracing::warn!("changes on disk are not noticed: {error}")).ok()
     } else {
         None
@@ -150,7 +156,7 @@ impl FolderChanges {
             moonlark_core::Problem::unavailable(format!("changes cannot be noticed: {error}"))
         };
         let (sender, events) = mpsc::channel::<()>(1);
-        let mut watcher = folder_watcher(sender).map_err(problem)?;
+        let mut watcher = change_watcher(sender, |_| true).map_err(problem)?;
         for path in paths {
             watcher.watch(path, RecursiveMode::Recursive).map_err(problem)?;
         }
@@ -165,26 +171,14 @@ impl FolderChanges {
     }
 }
 
-fn folder_watcher(sender: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
-    notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // Reading is not changing, and our own reading would wake us for ever.
-        if event.is_ok_and(|event| !event.kind.is_access()) {
-            let _ = sender.try_send(());
-        }
-    })
-}
-
-/// The same for what a project consists of: our own log may well lie beside it.
-fn project_watcher(
+/// Tells of every event that `concerns` somebody.
+fn change_watcher(
     sender: mpsc::Sender<()>,
-    list: Arc<Mutex<WatchList>>,
+    concerns: impl Fn(&notify::Event) -> bool + Send + 'static,
 ) -> notify::Result<RecommendedWatcher> {
     notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        let Ok(event) = event else { return };
-        // Without a path, changes were lost.
-        let concerns = event.paths.is_empty()
-            || event.paths.iter().any(|path| list.lock().concerns_path(path));
-        if concerns && !event.kind.is_access() {
+        // Reading is not changing, and our own reading would wake us for ever.
+        if event.is_ok_and(|event| !event.kind.is_access() && concerns(&event)) {
             let _ = sender.try_send(());
         }
     })

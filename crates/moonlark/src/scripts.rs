@@ -17,7 +17,7 @@ use moonlark_luau::{ConnectorScript, MAX_LUAU_SOURCE_BYTES, ScriptFile, ScriptFi
 use crate::extensions::{self, ScriptFolder};
 use moonlark_config::config_file::LoadedConfig;
 use moonlark_config::{
-    NetworkConfig, ProjectConfig, ScriptConfig, TimeoutSeconds, default_scan_timeout,
+    ConfigSecret, NetworkConfig, ProjectConfig, ScriptConfig, TimeoutSeconds, default_scan_timeout,
 };
 
 /// Scripts of one folder that are loaded, in the order of their names.
@@ -47,39 +47,41 @@ pub enum ScriptKind {
     Agent,
 }
 
-impl DiscoveredScript {
-    /// A Lua script outside what the project would find by itself.
-    pub fn tool_script(path: PathBuf, file: String, configured: Option<String>) -> Self {
-        Self { path, file, configured, kind: ScriptKind::Tool }
-    }
-}
-
 /// All scripts: those in the configuration by name, then those in the folders
 /// by file name; tools first.
 pub fn find_tools_and_extensions(loaded: &LoadedConfig) -> (Vec<DiscoveredScript>, Vec<Problem>) {
-    let mut found: Vec<DiscoveredScript> = Vec::new();
-    for (name, script) in &loaded.config.tools.script {
-        let path = loaded.root.join(&script.path);
-        found.push(DiscoveredScript::tool_script(
-            path.clone(),
-            display_path(&loaded.root, &path),
-            Some(name.clone()),
-        ));
-    }
-    let configured = found.iter().map(|it| it.path.as_path());
-    let (paths, mut problems) =
-        scripts_in_folder(&loaded.root, &loaded.config.tools.dir, "tools", configured);
-    for path in paths {
-        let file = display_path(&loaded.root, &path);
-        found.push(DiscoveredScript::tool_script(path, file, None));
-    }
+    let config = &loaded.config.tools;
+    let configured = config.script.iter().map(|(name, it)| (name, &it.path));
+    let (mut found, mut problems) =
+        find_lua_scripts(loaded, "tools", &config.dir, configured, &ScriptKind::Tool);
     extensions::find_extensions(loaded, &mut found, &mut problems);
+    (found, problems)
+}
+
+/// The Lua scripts of one kind: those of the configuration, by their names and paths, then
+/// those in the folder `dir`. `label` is what messages call that folder.
+pub(crate) fn find_lua_scripts<'a>(
+    loaded: &LoadedConfig,
+    label: &str,
+    dir: &str,
+    configured: impl Iterator<Item = (&'a String, &'a String)>,
+    kind: &ScriptKind,
+) -> (Vec<DiscoveredScript>, Vec<Problem>) {
+    let script = |path: PathBuf, configured: Option<String>| {
+        let file = display_path(&loaded.root, &path);
+        DiscoveredScript { path, file, configured, kind: kind.clone() }
+    };
+    let mut found: Vec<DiscoveredScript> =
+        configured.map(|(name, path)| script(loaded.root.join(path), Some(name.clone()))).collect();
+    let named = found.iter().map(|it| it.path.as_path());
+    let (paths, problems) = scripts_in_folder(&loaded.root, dir, label, named);
+    found.extend(paths.into_iter().map(|path| script(path, None)));
     (found, problems)
 }
 
 /// The Lua scripts in the folder `dir`, in the order of their names, without those that
 /// the configuration names already. A folder that is not there is empty.
-pub(crate) fn scripts_in_folder<'a>(
+fn scripts_in_folder<'a>(
     root: &Path,
     dir: &str,
     kind: &str,
@@ -262,14 +264,7 @@ impl<'a> ScriptSettings<'a> {
 
     fn secret_values(&self) -> Vec<SecretValue> {
         let secrets = self.config.map(|config| config.secrets.as_slice()).unwrap_or_default();
-        secrets
-            .iter()
-            .map(|secret| SecretValue {
-                key: secret.key.clone(),
-                value: secret.expose_secret().to_owned(),
-                by_name: secret.by_name,
-            })
-            .collect()
+        secrets.iter().map(ConfigSecret::to_secret_value).collect()
     }
 }
 
@@ -417,6 +412,11 @@ pub fn script_outage<'a>(found: &DiscoveredScript, config: &'a ProjectConfig) ->
 /// How agents reach the tools of a script.
 pub fn script_exposure(found: &DiscoveredScript, config: &ProjectConfig) -> ToolExposure {
     ScriptSettings::from_config(found, config).expose
+}
+
+/// What a script gave and should not have: `rule` says what it must be.
+pub(crate) fn wrong_kind_problem(rule: &str, given: &Value) -> Problem {
+    Problem::tool_error(format!("{rule}, got {}", given.kind()))
 }
 
 /// A path as a reader of messages knows it.

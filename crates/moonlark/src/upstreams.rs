@@ -25,7 +25,9 @@ use tokio::sync::{Notify, Semaphore};
 use url::Url;
 
 use moonlark_config::config_file::LoadedConfig;
-use moonlark_config::{McpHttpTransport, McpServerConfig, RedactedString, tool_configs};
+use moonlark_config::{
+    ConfigSecret, McpHttpTransport, McpServerConfig, RedactedString, tool_configs,
+};
 
 /// How long all servers together may take to end when nobody waits for them.
 const QUICK_STOP_TIMEOUT: Duration = Duration::from_millis(700);
@@ -67,9 +69,9 @@ struct RunningUpstream {
     upstream: Option<Upstream>,
 }
 
-/// What all of them have for the catalog.
+/// What the servers of a project, or its APIs, have for the catalog.
 #[derive(Default)]
-pub(crate) struct UpstreamOfferings {
+pub(crate) struct SourceOfferings {
     pub(crate) tools: Vec<Arc<Tool>>,
     pub(crate) offers: Vec<Arc<SourceResources>>,
     pub(crate) connecting: Vec<ConnectingSource>,
@@ -122,8 +124,8 @@ impl UpstreamServers {
         }
     }
 
-    pub(crate) fn current_offerings(&self) -> UpstreamOfferings {
-        let mut offered = UpstreamOfferings::default();
+    pub(crate) fn current_offerings(&self) -> SourceOfferings {
+        let mut offered = SourceOfferings::default();
         for (name, RunningUpstream { upstream, config, .. }) in self.running.lock().iter() {
             let Some(upstream) = upstream else {
                 offered.health.push(SourceHealth {
@@ -226,11 +228,7 @@ pub(crate) fn upstream_settings(
         },
     };
     let connect = config.connect_timeout.to_duration();
-    let secrets = config.secrets.iter().map(|secret| SecretValue {
-        key: secret.key.clone(),
-        value: secret.expose_secret().to_owned(),
-        by_name: secret.by_name,
-    });
+    let secrets = config.secrets.iter().map(ConfigSecret::to_secret_value);
     let login = login_secret(&config.auth).map(|(key, text)| SecretValue {
         key: key.to_owned(),
         value: text.expose_secret().to_owned(),

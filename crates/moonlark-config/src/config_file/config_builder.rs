@@ -219,21 +219,17 @@ impl From<String> for ConfigFault {
 /// What no schema says.
 fn find_config_faults(config: &ProjectConfig) -> Vec<(ConfigKeyPath, ConfigFault)> {
     let mut faults: Vec<(ConfigKeyPath, ConfigFault)> = Vec::new();
-    let servers =
-        config.mcp_servers.iter().map(|(name, it)| ("mcp_servers", name, it.find_faults(name)));
-    let apis = config.apis.iter().map(|(name, it)| ("apis", name, it.find_faults(name)));
-    for (table, name, found) in servers.chain(apis) {
-        let table = ConfigKeyPath::from_keys([table, name]);
+    let servers = (config.mcp_servers.iter())
+        .map(|(name, it)| ("mcp_servers", name, it.find_faults(name), &it.tools));
+    let apis = config.apis.iter().map(|(name, it)| ("apis", name, it.find_faults(name), &it.tools));
+    for (section, name, found, tools) in servers.chain(apis) {
+        let table = ConfigKeyPath::from_keys([section, name]);
         faults.extend(found.into_iter().map(|(key, message)| {
             let key = if key.is_empty() { table.clone() } else { table.with_key(key) };
             (key, message.into())
         }));
-    }
-    let servers = config.mcp_servers.iter().map(|(name, it)| ("mcp_servers", name, &it.tools));
-    let apis = config.apis.iter().map(|(name, it)| ("apis", name, &it.tools));
-    for (table, name, tools) in servers.chain(apis) {
         faults.extend(find_tool_faults(tools).into_iter().map(|fault| {
-            let key = ConfigKeyPath::from_keys([table, name, "tools", fault.tool, fault.key]);
+            let key = ConfigKeyPath::from_keys([section, name, "tools", fault.tool, fault.key]);
             let hint = Some(fault.hint.to_owned());
             (key, ConfigFault { message: fault.message, hint, follows_key: false })
         }));

@@ -22,7 +22,7 @@ use super::config_secrets::ExpandedVariables;
 use super::key_path::ConfigKeyPath;
 use super::value_sources::ValueSources;
 use super::variable_expansion::{ExpansionFault, expand_variables};
-use crate::{ByteSize, ByteSizeError, HumanDuration};
+use crate::{ByteSize, HumanDuration};
 
 pub(super) use schema_messages::hint_for_path;
 
@@ -93,11 +93,7 @@ impl DocumentChecker<'_> {
                 schema_messages::expected_type_phrase(schema),
                 value.type_str()
             );
-            return self.report_fault(
-                at,
-                message,
-                schema_messages::correction_hint(schema, &self.path),
-            );
+            return self.report_wrong_value(schema, at, message);
         }
         match value {
             DeValue::String(text) => self.check_string(schema, text, at),
@@ -199,19 +195,13 @@ impl DocumentChecker<'_> {
             Ok(expanded) => expanded,
             Err(faults) => return self.report_expansion_faults(schema, text, faults, at),
         };
-        if schema["format"] == ByteSize::SCHEMA_FORMAT
-            && let Err(bad) = expanded.text.parse::<ByteSize>()
-        {
-            return self.report_bad_size(schema, bad, at);
-        }
-        if schema["format"] == HumanDuration::SCHEMA_FORMAT
-            && let Err(bad) = expanded.text.parse::<HumanDuration>()
-        {
-            return self.report_fault(
-                at,
-                bad.to_string(),
-                schema_messages::correction_hint(schema, &self.path),
-            );
+        let wrong = match schema["format"].as_str() {
+            Some(ByteSize::SCHEMA_FORMAT) => expanded.text.parse::<ByteSize>().err(),
+            Some(HumanDuration::SCHEMA_FORMAT) => expanded.text.parse::<HumanDuration>().err(),
+            _ => None,
+        };
+        if let Some(message) = wrong {
+            return self.report_wrong_value(schema, at, message.to_owned());
         }
         if let Some(words) = schema["enum"].as_array()
             && !words.iter().any(|word| word.as_str() == Some(&expanded.text))
@@ -225,11 +215,7 @@ impl DocumentChecker<'_> {
             return self.report_fault(at, format!("must be one of {}", known.join(", ")), hint);
         }
         if schema["minLength"] == 1 && expanded.text.is_empty() {
-            return self.report_fault(
-                at,
-                "must not be empty".to_owned(),
-                schema_messages::correction_hint(schema, &self.path),
-            );
+            return self.report_wrong_value(schema, at, "must not be empty".to_owned());
         }
         if !expanded.variables.is_empty() {
             self.checked.expanded.insert(self.path.clone(), expanded.variables);
@@ -271,51 +257,29 @@ impl DocumentChecker<'_> {
         at: usize,
     ) -> Option<Value> {
         let Ok(number) = i64::from_str_radix(integer.as_str(), integer.radix()) else {
-            let message = "is not a 64-bit integer".to_owned();
-            return self.report_fault(
-                at,
-                message,
-                schema_messages::correction_hint(schema, &self.path),
-            );
+            return self.report_wrong_value(schema, at, "is not a 64-bit integer".to_owned());
         };
-        if schema["format"] == ByteSize::SCHEMA_FORMAT {
-            if let Err(bad) =
-                u64::try_from(number).map_err(|_| ByteSizeError::Zero).and_then(ByteSize::new)
-            {
-                return self.report_bad_size(schema, bad, at);
-            }
-        } else if let Some(range) = schema_messages::range_violation(schema, number as f64) {
-            return self.report_fault(
-                at,
-                format!("{range}, got {number}"),
-                schema_messages::correction_hint(schema, &self.path),
-            );
+        let wrong = if schema["format"] == ByteSize::SCHEMA_FORMAT {
+            ByteSize::from_integer(number).err().map(str::to_owned)
+        } else {
+            let range = schema_messages::range_violation(schema, number as f64);
+            range.map(|range| format!("{range}, got {number}"))
+        };
+        match wrong {
+            Some(message) => self.report_wrong_value(schema, at, message),
+            None => Some(number.into()),
         }
-        Some(number.into())
     }
 
     fn check_float(&mut self, schema: &Value, float: &DeFloat<'_>, at: usize) -> Option<Value> {
         let number = float.as_str().parse().unwrap_or(f64::NAN);
         if !number.is_finite() {
-            let message = "must be a finite number".to_owned();
-            return self.report_fault(
-                at,
-                message,
-                schema_messages::correction_hint(schema, &self.path),
-            );
+            return self.report_wrong_value(schema, at, "must be a finite number".to_owned());
         }
-        if let Some(range) = schema_messages::range_violation(schema, number) {
-            return self.report_fault(
-                at,
-                format!("{range}, got {number}"),
-                schema_messages::correction_hint(schema, &self.path),
-            );
+        match schema_messages::range_violation(schema, number) {
+            Some(range) => self.report_wrong_value(schema, at, format!("{range}, got {number}")),
+            None => Some(number.into()),
         }
-        Some(number.into())
-    }
-
-    fn report_bad_size(&mut self, schema: &Value, bad: ByteSizeError, at: usize) -> Option<Value> {
-        self.report_fault(at, bad.to_string(), schema_messages::correction_hint(schema, &self.path))
     }
 
     /// `message` reads on from the name of the key that is being looked at.
@@ -324,5 +288,10 @@ impl DocumentChecker<'_> {
         self.checked.findings.push(ConfigFinding::at_offset(at, problem));
         self.checked.left_out.insert(self.path.clone());
         None
+    }
+
+    /// The same, with how to write the value right.
+    fn report_wrong_value(&mut self, schema: &Value, at: usize, message: String) -> Option<Value> {
+        self.report_fault(at, message, schema_messages::correction_hint(schema, &self.path))
     }
 }

@@ -6,8 +6,10 @@ use moonlark_gateway::call::LOCAL_CALLER;
 use moonlark_journal::{ApprovalStore, ApprovalView, JournalReader, RecordedState};
 use serde_json::json;
 
-use super::runs::{caller_label, format_local_time, load_journal_config, short_id};
-use super::{CommandResult, GlobalArgs, pretty_json, print_json, print_line, print_text};
+use super::runs::{caller_label, format_local_time, short_id};
+use super::{
+    CommandResult, GlobalArgs, load_config, pretty_json, print_json, print_line, print_text,
+};
 use crate::project_journal;
 
 #[derive(Args)]
@@ -49,7 +51,7 @@ struct ApprovalsListArgs {
 
 impl ApprovalsArgs {
     pub(crate) fn run(self, global: &GlobalArgs) -> CommandResult {
-        let loaded = load_journal_config(global)?;
+        let loaded = load_config(global)?;
         let (store, reader) =
             (project_journal::approval_store(&loaded), project_journal::journal_reader(&loaded));
         match self.command.unwrap_or(ApprovalsCommand::List(self.list)) {

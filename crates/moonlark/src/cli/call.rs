@@ -7,17 +7,18 @@ use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode, Result, Value};
 use moonlark_gateway::call::CallEventSink;
 use moonlark_gateway::gateway::CallOptions;
-use moonlark_gateway::{CallEvent, Caller, Gateway, LogLevel};
+use moonlark_gateway::{CallEvent, Gateway};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
+use super::run::script_execution::{log_text, log_word};
 use super::served_command::ServedCommand;
 use super::source_args::SourceArgs;
 use super::terminal::CommandConsole;
 use super::tool_arguments::{self, ToolParameterArgs};
 use super::tool_options::ToolOption;
 use super::{
-    CommandError, CommandResult, GlobalArgs, pretty_json, print_json, print_text, wait_for_sources,
+    CommandResult, GlobalArgs, cli_caller, pretty_json, print_json_answer, print_text,
+    wait_for_sources,
 };
 use crate::project::Project;
 
@@ -72,19 +73,14 @@ impl CallArgs {
             result => result,
         };
         if global.json {
-            let answer = match &result {
-                Ok(value) => json!({ "result": value.clone().into_json("result")? }),
-                Err(problem) => json!({ "error": problem.to_json() }),
-            };
-            print_json(&answer);
-            return result.map(|_| ()).map_err(|_| CommandError::Said);
+            return print_json_answer(result);
         }
         print_text(&pretty_json(&result?)?);
         Ok(())
     }
 
     async fn call_tool(&self, gateway: &Gateway, global: &GlobalArgs) -> Result<Value> {
-        let caller = Caller::new("cli");
+        let caller = cli_caller();
         let catalog = gateway.wait_for_source(&caller, &self.tool).await;
         let tool = catalog.find_tool(&self.tool).ok().map(|tool| &**tool);
         let args = match &self.args {
@@ -103,28 +99,21 @@ impl CallArgs {
 
 /// What is said on stderr while the tool works.
 fn event_printer(global: &GlobalArgs) -> CallEventSink {
-    let (quiet, verbose) = (global.quiet, global.verbose > 0);
+    let global = global.clone();
     let console = CommandConsole::current();
     Arc::new(move |event| match event {
-        CallEvent::Progress { done, total, message } if !quiet => {
+        CallEvent::Progress { done, total, message } if !global.quiet => {
             let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
             let message = message.map(|message| format!(": {message}")).unwrap_or_default();
             console.eprint_line(format!("progress: {done}{total}{message}"));
         }
         CallEvent::Log { level, message, fields } => {
-            let shown = match level {
-                LogLevel::Debug => verbose,
-                LogLevel::Info => !quiet,
-                LogLevel::Warn | LogLevel::Error => true,
-            };
-            if shown {
-                let word = if level == LogLevel::Info { "log" } else { level.as_str() };
-                let fields = fields.map(|it| format!(" {}", it.to_json_lossy()));
-                let text = format!("{word}: {message}{}", fields.unwrap_or_default());
-                console.eprint_continued(&text);
+            if global.shows_log(level) {
+                let text = log_text(&message, fields.as_ref());
+                console.eprint_continued(&format!("{}: {text}", log_word(level)));
             }
         }
-        CallEvent::Relayed { level, logger, data } if verbose => {
+        CallEvent::Relayed { level, logger, data } if global.verbose > 0 => {
             let logger = logger.map(|logger| format!("{logger}: ")).unwrap_or_default();
             console.eprint_line(format!("{level}: {logger}{}", data.to_json_lossy()));
         }

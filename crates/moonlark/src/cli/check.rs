@@ -10,7 +10,7 @@ use super::problem_lines::warning_lines;
 use super::{
     CommandError, CommandResult, GlobalArgs, eprint_config_warnings, eprint_line, eprint_problem,
     eprint_unset_variables, format_count, open_project_without_values, print_json, print_line,
-    script_lookup, summarize_findings,
+    problems_json, script_lookup, summarize_findings,
 };
 use crate::project::Project;
 
@@ -90,14 +90,13 @@ impl CheckArgs {
 
 impl ProjectCheckReport {
     fn to_json(&self) -> Json {
-        let to_json = |all: &[Problem]| all.iter().map(Problem::to_json).collect::<Vec<_>>();
-        let mut warnings = to_json(&self.doubts);
+        let mut warnings = problems_json(&self.doubts);
         warnings.extend(self.warnings.iter().map(Warning::to_json));
         json!({
             "checked": self.scripts,
-            "problems": to_json(&self.problems),
+            "problems": problems_json(&self.problems),
             "warnings": warnings,
-            "unset": to_json(&self.unset),
+            "unset": problems_json(&self.unset),
         })
     }
 

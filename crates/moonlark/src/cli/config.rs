@@ -2,11 +2,12 @@
 
 use clap::Subcommand;
 use moonlark_core::Problem;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use super::{
-    CommandError, CommandResult, GlobalArgs, display_path, eprint_config_findings, eprint_line,
-    eprint_unset_variables, print_json, print_line, print_text, working_dir,
+    CommandError, CommandResult, GlobalArgs, env_variable, eprint_config_findings, eprint_line,
+    eprint_unset_variables, path_label, print_json, print_line, print_text, problems_json,
+    summarize_findings, working_dir,
 };
 use moonlark_config::config_file::{self, ValueRequirement};
 
@@ -26,23 +27,21 @@ impl ConfigCommand {
             print_text(format!("{:#}", moonlark_config::config_json_schema()));
             return Ok(());
         }
-        let (needed, env) = (ValueRequirement::Never, |key: &str| std::env::var(key).ok());
-        let loaded =
-            config_file::load_config_with(needed, global.config.as_deref(), &working_dir()?, &env);
-        let loaded = match loaded {
+        let (needed, here) = (ValueRequirement::Never, working_dir()?);
+        let explicit = global.config.as_deref();
+        let loaded = match config_file::load_config_with(needed, explicit, &here, &env_variable) {
             Ok(loaded) => loaded,
             Err(rejected) if global.json => {
                 print_json(&json!({
-                    "problems": problems_to_json(&rejected.errors),
-                    "warnings": problems_to_json(&rejected.warnings),
-                    "unset": problems_to_json(&rejected.unset),
+                    "problems": problems_json(&rejected.errors),
+                    "warnings": problems_json(&rejected.warnings),
+                    "unset": problems_json(&rejected.unset),
                 }));
                 return Err(CommandError::Said);
             }
             Err(rejected) => {
                 eprint_unset_variables(&rejected.unset);
-                let counts =
-                    super::summarize_findings(rejected.errors.len(), rejected.warnings.len());
+                let counts = summarize_findings(rejected.errors.len(), rejected.warnings.len());
                 CommandError::Config(rejected).eprint_problems();
                 eprint_line("");
                 eprint_line(counts);
@@ -50,22 +49,20 @@ impl ConfigCommand {
             }
         };
         let origin = match &loaded.path {
-            Some(path) => display_path(path.strip_prefix(working_dir()?).unwrap_or(path)),
+            Some(path) => path_label(path, &here),
             None => "no configuration file; everything is default".to_owned(),
         };
         match self {
             ConfigCommand::Check if global.json => print_json(&json!({
                 "problems": [],
-                "warnings": problems_to_json(&loaded.warnings),
-                "unset": problems_to_json(&loaded.unset),
+                "warnings": problems_json(&loaded.warnings),
+                "unset": problems_json(&loaded.unset),
                 "file": loaded.path,
             })),
             ConfigCommand::Check => {
                 eprint_config_findings(&loaded);
-                print_line(format!(
-                    "{origin}: {}",
-                    super::summarize_findings(0, loaded.warnings.len())
-                ));
+                let counts = summarize_findings(0, loaded.warnings.len());
+                print_line(format!("{origin}: {counts}"));
             }
             ConfigCommand::Show if global.json => {
                 let text = config_file::render_redacted_config(&loaded);
@@ -84,8 +81,4 @@ impl ConfigCommand {
         }
         Ok(())
     }
-}
-
-fn problems_to_json(problems: &[Problem]) -> Vec<Json> {
-    problems.iter().map(Problem::to_json).collect()
 }

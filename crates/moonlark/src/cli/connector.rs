@@ -3,15 +3,14 @@
 mod test;
 
 use clap::Subcommand;
-use moonlark_core::{Problem, SourceLocation};
+use moonlark_core::Problem;
 use serde_json::json;
 
 use super::problem_lines::error_lines;
 use super::{
-    CommandResult, GlobalArgs, StyledText, display_path, eprint_line, open_project, print_json,
-    print_line, template, working_dir,
+    CommandResult, GlobalArgs, StyledText, eprint_line, load_config, open_project, path_label,
+    print_json, print_line, template,
 };
-use moonlark_config::config_file;
 
 #[derive(Subcommand)]
 pub(crate) enum ConnectorCommand {
@@ -37,30 +36,14 @@ impl ConnectorCommand {
 }
 
 fn init_connector(name: &str, global: &GlobalArgs) -> CommandResult {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
-    if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
-        return Err(Problem::bad_request(format!("{name:?} cannot be the name of a connector"))
-            .with_hint("use letters, digits, - and _")
-            .into());
-    }
-    let loaded = config_file::load_config(global.config.as_deref(), &working_dir()?, &|key| {
-        std::env::var(key).ok()
-    })?;
+    template::check_script_name(name, "connector")?;
+    let loaded = load_config(global)?;
     let dir = loaded.root.join(&loaded.config.connectors.dir);
     let path = dir.join(format!("{name}.luau"));
-    let label = display_path(path.strip_prefix(&loaded.root).unwrap_or(&path));
-    let written = std::fs::create_dir_all(&dir).and_then(|()| {
-        use std::io::Write;
-        std::fs::File::create_new(&path)?.write_all(template::connector_script(name).as_bytes())
-    });
-    written.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Problem::bad_request(format!("{label} is there already"))
-                .with_hint("choose another name, or remove the file first")
-        }
-        _ => Problem::unavailable(format!("cannot write it: {error}"))
-            .at_location(SourceLocation::in_file(label.clone())),
-    })?;
+    let label = path_label(&path, &loaded.root);
+    std::fs::create_dir_all(&dir)
+        .and_then(|()| template::write_new_file(&path, &template::connector_script(name)))
+        .map_err(|error| template::new_file_problem(&label, &error))?;
     print_line(format!("Created {label}"));
     if !global.quiet {
         eprint_line(format!("Try it: moonlark connector test {label}"));

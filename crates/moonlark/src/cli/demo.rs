@@ -2,7 +2,7 @@
 //! knowledge base, one call through every way in, and one agent script over all
 //! of them.
 
-mod surface_calls;
+pub(super) mod surface_calls;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;

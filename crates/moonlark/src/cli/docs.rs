@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use moonlark_core::module::{Module, ModuleFunction, ScriptLanguage};
-use moonlark_core::nearest::nearest_name;
 use moonlark_core::tool::{CallEffects, SourceKind};
 use moonlark_core::visible_text::visible_in_line;
 use moonlark_core::{Catalog, Problem, ProblemCode, Tool};
@@ -18,7 +17,9 @@ use serde_json::{Value as Json, json};
 
 use super::served_command::ServedCommand;
 use super::source_args::SourceArgs;
-use super::{CommandResult, GlobalArgs, cli_caller, print_json, print_text, wait_for_sources};
+use super::{
+    CommandResult, GlobalArgs, cli_caller, near_hint, print_json, print_text, wait_for_sources,
+};
 use crate::project::Project;
 
 #[derive(Args, Serialize, Deserialize)]
@@ -64,10 +65,8 @@ fn unknown_name_problem(name: &str, modules: &[Module], catalog: &Catalog) -> Pr
         .map(|module| module.name)
         .chain(functions.map(|function| function.tool.name.as_str()))
         .chain(catalog.tools().iter().map(|tool| tool.name.as_str()));
-    let hint = match nearest_name(name, names) {
-        Some(near) => format!("did you mean {near}?"),
-        None => "`moonlark docs` lists what there is".to_owned(),
-    };
+    let hint = near_hint(name, names);
+    let hint = hint.unwrap_or_else(|| "`moonlark docs` lists what there is".to_owned());
     let name = moonlark_core::value::shorten_text(name);
     Problem::new(ProblemCode::NotFound, format!("no module, function or tool is named {name}"))
         .with_hint(hint)

@@ -4,20 +4,18 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
-use moonlark_core::nearest::nearest_name;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::{Catalog, Problem, ProblemCode, Result, SourceLocation, Warning};
 use serde_json::{Value as Json, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
-use super::problem_lines::{error_lines, warning_lines};
+use super::demo::surface_calls::request_json;
+use super::problem_lines::{config_warning, error_lines, warning_lines};
 use super::served_command::{CommandEnvironment, ServedCommand};
 use super::source_args::SourceArgs;
 use super::terminal::{StyledText, TextStyle};
 use super::{
-    CommandError, CommandResult, GlobalArgs, display_path, format_count, print_json, print_line,
-    summarize_findings, wait_for_sources,
+    CommandError, CommandResult, GlobalArgs, display_path, format_count, near_hint, path_label,
+    print_json, print_line, summarize_findings, wait_for_sources,
 };
 use moonlark_config::ApproverConfig;
 use moonlark_config::config_file::{LoadedConfig, RejectedConfig};
@@ -100,8 +98,7 @@ impl DoctorFinding {
 
     /// A warning about the configuration.
     fn from_config_warning(problem: &Problem) -> DoctorFinding {
-        let Problem { message, place, hint, .. } = problem.clone();
-        DoctorFinding::with_warning("configuration", Warning { message, place, hint })
+        DoctorFinding::with_warning("configuration", config_warning(problem))
     }
 
     fn from_result(what: &'static str, outcome: Result<String>) -> DoctorFinding {
@@ -152,7 +149,7 @@ async fn collect_findings(
         Some(path) if Some(loaded.root.as_path()) != super::working_dir().ok().as_deref() => {
             display_path(path)
         }
-        Some(path) => display_path(path.strip_prefix(&loaded.root).unwrap_or(path)),
+        Some(path) => path_label(path, &loaded.root),
         None => "none, defaults".to_owned(),
     };
     findings.push(DoctorFinding::with_success("configuration", origin));
@@ -188,7 +185,7 @@ async fn collect_findings(
     );
     let prompts =
         catalog.source_resources().iter().filter(|it| it.source.kind == SourceKind::Script);
-    let prompts = prompts.map(|it| it.prompts.len()).sum();
+    let prompts: usize = prompts.map(|it| it.prompts.len()).sum();
     if prompts > 0 {
         findings.push(DoctorFinding::with_success("prompts", format_count(prompts, "prompt")));
     }
@@ -322,10 +319,9 @@ fn unused_limit_problems(loaded: &LoadedConfig, catalog: &Catalog) -> Vec<Proble
         .collect();
     let idle = config.limits.tools.keys().filter(|name| !known.contains(name.as_str()));
     let problem = |name: &String| {
-        let near = nearest_name(name, known.iter().copied());
         Problem::bad_config(format!("limits.tools.{name} limits nothing: there is no {name}"))
             .at_location(SourceLocation::in_file(format!("limits.tools.{name}")))
-            .with_optional_hint(near.map(|near| format!("did you mean {near}?")))
+            .with_optional_hint(near_hint(name, known.iter().copied()))
     };
     idle.map(problem).collect()
 }
@@ -355,20 +351,9 @@ async fn check_listen_address(
 
 /// The version of Moonlark that answers at an address, if one does.
 async fn find_serving_version(address: &str) -> Option<String> {
-    let asked = tokio::time::timeout(HEALTH_REQUEST_TIMEOUT, request_health(address)).await;
-    let answer = asked.ok()?.ok()?;
-    let (_, body) = answer.split_once("\r\n\r\n")?;
-    let health: Json = serde_json::from_str(body).ok()?;
+    let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let asking = request_json(address, &request, MAX_HEALTH_BYTES);
+    let health = tokio::time::timeout(HEALTH_REQUEST_TIMEOUT, asking).await.ok()?.ok()?;
     health["status"].as_str()?;
     Some(health["version"].as_str()?.to_owned())
-}
-
-/// What whoever listens there answers, as far as it is no longer than our own answer.
-async fn request_health(address: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address).await?;
-    let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    stream.take(MAX_HEALTH_BYTES).read_to_end(&mut answer).await?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
 }

@@ -5,15 +5,15 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use moonlark_core::Catalog;
 use moonlark_core::sdk::SdkSource;
-use moonlark_core::{Catalog, Problem, SourceLocation};
 use moonlark_render::luau::sdk_docs::{SdkDocsEntry, SdkFunctionDocs, docs_for_page};
 use moonlark_state::write_user_file;
 use serde_json::{Value as Json, json};
 
 use super::{
-    CommandError, CommandResult, GlobalArgs, display_path, eprint_line, eprint_problem,
-    format_count, print_json, print_line, working_dir,
+    CommandResult, GlobalArgs, display_path, eprint_line, eprint_problem, format_count, io_problem,
+    path_label, print_json, print_line, working_dir,
 };
 use crate::apis;
 
@@ -31,7 +31,8 @@ impl GenerateArgs {
     pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         let here = working_dir()?;
         let out = here.join(&self.out);
-        std::fs::create_dir_all(&out).map_err(|error| cannot_write_error(&out, &error))?;
+        std::fs::create_dir_all(&out)
+            .map_err(|error| io_problem("write", &display_path(&out), &error))?;
         let mut written = Vec::new();
         for (name, spec) in &self.specs {
             let (tools, flaws) = apis::read_standalone_document(name, spec, &here).await?;
@@ -43,9 +44,10 @@ impl GenerateArgs {
             let path = out.join(format!("{name}.d.luau"));
             let sources = catalog.sdk().sources();
             let text = render_definitions(spec, sources);
-            write_user_file(&path, text).map_err(|error| cannot_write_error(&path, &error))?;
-            let functions = sources.iter().map(|it| it.functions.len()).sum();
-            written.push((display_path(path.strip_prefix(&here).unwrap_or(&path)), functions));
+            write_user_file(&path, text)
+                .map_err(|error| io_problem("write", &display_path(&path), &error))?;
+            let functions: usize = sources.iter().map(|it| it.functions.len()).sum();
+            written.push((path_label(&path, &here), functions));
         }
         if global.json {
             let files = written
@@ -76,12 +78,6 @@ fn parse_named_spec(text: &str) -> Result<(String, String), String> {
         "" => Err("write it as NAME=SPEC".to_owned()),
         name => Ok((name.to_owned(), text.to_owned())),
     }
-}
-
-fn cannot_write_error(path: &Path, error: &std::io::Error) -> CommandError {
-    Problem::unavailable(format!("cannot write it: {error}"))
-        .at_location(SourceLocation::in_file(display_path(path)))
-        .into()
 }
 
 /// The types, and then what there is to call.

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use clap::Args;
 use moonlark_core::Value;
 use moonlark_core::value::Object;
-use moonlark_gateway::Caller;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::served_command::ServedCommand;
 use super::source_args::SourceArgs;
-use super::{CommandError, CommandResult, GlobalArgs, eprint_line, print_json, print_text};
+use super::{CommandResult, GlobalArgs, cli_caller, eprint_line, print_json_answer, print_text};
 use crate::project::Project;
 
 #[derive(Args, Serialize, Deserialize)]
@@ -35,7 +33,7 @@ impl GetArgs {
     }
 
     pub(crate) async fn run_in(self, project: &Arc<Project>, global: &GlobalArgs) -> CommandResult {
-        let call = project.gateway.open_call(Caller::new("cli"))?;
+        let call = project.gateway.open_call(cli_caller())?;
         let mut args = Object::new();
         args.insert("id".to_owned(), self.id.into());
         args.extend(self.section.map(|section| ("section".to_owned(), Value::from(section))));
@@ -44,12 +42,7 @@ impl GetArgs {
         }
         let got = project.gateway.call(&call, "get_document", Value::Object(args)).await;
         if global.json {
-            let answer = match &got {
-                Ok(value) => json!({ "result": value.clone().into_json("result")? }),
-                Err(problem) => json!({ "error": problem.to_json() }),
-            };
-            print_json(&answer);
-            return got.map(drop).map_err(|_| CommandError::Said);
+            return print_json_answer(got);
         }
         let document = got?;
         let text = |key: &str| document.get(key).and_then(Value::as_str).unwrap_or_default();

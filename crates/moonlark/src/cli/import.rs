@@ -7,8 +7,8 @@ use moonlark_core::{Problem, ProblemCode, SourceLocation};
 use serde_json::{Value as Json, json};
 
 use super::{
-    CommandError, CommandResult, GlobalArgs, display_path, print_json, print_line, print_text,
-    working_dir,
+    CommandError, CommandResult, GlobalArgs, display_path, env_variable, find_config_path,
+    path_label, print_json, print_line, print_text, working_dir,
 };
 use moonlark_clients::config_paths::config_files_in;
 use moonlark_clients::config_paths::{ClientConfigPaths, client_of_file};
@@ -18,7 +18,7 @@ use moonlark_clients::import_plan::{
 };
 use moonlark_clients::imported_server::{self, ClientFileOrigin, ImportedEntry, ImportedServer};
 use moonlark_clients::{ClientApp, diff, other_project};
-use moonlark_config::config_file::{self, CONFIG_FILE_NAME};
+use moonlark_config::config_file::CONFIG_FILE_NAME;
 use moonlark_config::config_json_schema;
 use moonlark_state::secrets_file::{self, SecretsFile};
 use moonlark_state::user_text_file::UserTextFile;
@@ -177,12 +177,7 @@ impl PreparedImport {
 
 /// Our configuration file, there or not.
 pub(super) fn config_path(global: &GlobalArgs, cwd: &Path) -> PathBuf {
-    config_file::find_config_path(global.config.as_deref(), cwd, &env_variable)
-        .unwrap_or_else(|| cwd.join(CONFIG_FILE_NAME))
-}
-
-pub(super) fn env_variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+    find_config_path(global, cwd).unwrap_or_else(|| cwd.join(CONFIG_FILE_NAME))
 }
 
 /// What a project of another system has.
@@ -208,13 +203,10 @@ fn read_servers(
     client: Option<ClientApp>,
     places: &ClientConfigPaths,
 ) -> Result<Vec<(String, ImportedEntry)>, CommandError> {
-    let root = ConfigSyntax::from_path(&file.path).parse(file.text());
-    let root = root.map_err(|fault| fault.to_problem(file.text(), &file.label))?;
-    let Some(root) = root else { return Ok(Vec::new()) };
+    let Some(document) = parse_client_file(file)? else { return Ok(Vec::new()) };
     let project = places.project_of(&file.path);
     let origin = ClientFileOrigin { client, project, home: places.home() };
-    let read_file = |path: &Path| UserTextFile::read(path, display_path(path)).ok()?.text;
-    let entries = match imported_server::read_entries(&root.to_json(), origin, &read_file) {
+    let entries = match imported_server::read_entries(&document, origin, &read_named_file) {
         Some(entries) => entries,
         // Settings that have no servers are nothing wrong; another file is.
         None if client.is_some() || is_settings_file(&file.path) => Vec::new(),
@@ -230,6 +222,18 @@ fn read_servers(
     Ok(entries.into_iter().map(|entry| (file.label.clone(), entry)).collect())
 }
 
+/// What is in the file; none if it is empty.
+pub(super) fn parse_client_file(file: &UserTextFile) -> Result<Option<Json>, Problem> {
+    let root = ConfigSyntax::from_path(&file.path).parse(file.text());
+    let root = root.map_err(|fault| fault.to_problem(file.text(), &file.label))?;
+    Ok(root.map(|root| root.to_json()))
+}
+
+/// A file that an entry names.
+pub(super) fn read_named_file(path: &Path) -> Option<String> {
+    UserTextFile::read(path, display_path(path)).ok()?.text
+}
+
 /// Our servers start in the folder of our file anyway.
 fn drop_default_cwd(server: &mut ImportedServer, folder: Option<&Path>) {
     if server.cwd.as_deref().map(Path::new) == folder {
@@ -241,11 +245,6 @@ fn drop_default_cwd(server: &mut ImportedServer, folder: Option<&Path>) {
 fn is_settings_file(path: &Path) -> bool {
     let names = ["settings.json", ".claude.json", "claude_desktop_config.json"];
     names.iter().any(|name| path.ends_with(name))
-}
-
-/// The path as people in this folder know it.
-pub(super) fn path_label(path: &Path, cwd: &Path) -> String {
-    display_path(path.strip_prefix(cwd).unwrap_or(path))
 }
 
 /// What came of it.

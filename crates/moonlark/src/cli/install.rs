@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::error::ErrorKind;
 use moonlark_core::{Problem, ProblemCode, SourceLocation};
+use serde::Serialize;
 use serde_json::{Map, Value as Json, json};
 
-use super::import::{config_path, env_variable, path_label};
+use super::import::config_path;
 use super::{
-    CommandError, CommandResult, GlobalArgs, display_path, print_json, print_line, print_text,
-    working_dir,
+    CommandError, CommandResult, GlobalArgs, display_path, env_variable, find_config_path,
+    path_label, print_json, print_line, print_text, working_dir,
 };
 use moonlark_clients::config_paths::ClientConfigPaths;
 use moonlark_clients::config_paths::first_existing;
@@ -25,7 +26,6 @@ use moonlark_clients::config_syntax::ConfigSyntax;
 use moonlark_clients::registration::ClientRegistration;
 use moonlark_clients::server_entry::{config_argument, shown_token};
 use moonlark_clients::{ClientApp, diff};
-use moonlark_config::config_file;
 use moonlark_state::user_text_file::UserTextFile;
 use moved_servers::MovedServers;
 
@@ -80,11 +80,9 @@ impl InstallArgs {
         let outcome = if self.undo {
             self.plan_undo(&file)?
         } else {
-            let config =
-                config_file::find_config_path(global.config.as_deref(), &cwd, &env_variable);
             // What is imported makes the file, if it is missing.
             let made = || Some(config_path(global, &cwd)).filter(|_| moved.is_some());
-            let config = config.or_else(made);
+            let config = find_config_path(global, &cwd).or_else(made);
             self.check_same_project(&file, config.as_deref())?;
             let entry = if self.http {
                 self.http_entry(&file, global).await?
@@ -164,16 +162,10 @@ impl InstallArgs {
             (false, true) => InstallAction::Updated,
             (false, false) => InstallAction::Installed,
         };
-        let keep = (did != InstallAction::Unchanged).then_some(BackupAction::Keep);
+        let copy = (did != InstallAction::Unchanged).then_some(BackupAction::Keep);
         let has_token = shown_token(&Json::Object(entry.clone())).is_some();
-        Ok(InstallOutcome {
-            did,
-            text: Some(text),
-            copy: keep,
-            has_config,
-            has_token,
-            left_in_copy: Vec::new(),
-        })
+        let (text, left_in_copy) = (Some(text), Vec::new());
+        Ok(InstallOutcome { did, text, copy, has_config, has_token, left_in_copy })
     }
 
     fn plan_undo(&self, file: &UserTextFile) -> Result<InstallOutcome, CommandError> {
@@ -240,7 +232,8 @@ struct InstallOutcome {
     left_in_copy: Vec<String>,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 enum InstallAction {
     Installed,
     Updated,
@@ -338,20 +331,13 @@ impl InstallReport<'_> {
     }
 
     fn to_json(&self) -> Json {
-        let did = match self.outcome.did {
-            InstallAction::Installed => "installed",
-            InstallAction::Updated => "updated",
-            InstallAction::Unchanged => "unchanged",
-            InstallAction::Undone => "undone",
-            InstallAction::Nothing => "nothing",
-        };
         let moved = self.moved.as_ref().map(|moved| moved.to_json(self.install.dry_run));
         json!({
             "moved": moved,
             "client": self.install.client.cli_name(),
             "name": self.install.name,
             "file": display_path(&self.file.path),
-            "did": did,
+            "did": self.outcome.did,
             "dry_run": self.install.dry_run,
             "backup": self.backup_label(),
             "diff": self.file_diff(),

@@ -1,7 +1,7 @@
 //! What a project serves, in one line: how many of each kind of source, and their
 //! names.
 
-use super::script_tools;
+use super::{format_count, script_tools};
 use crate::project::Project;
 
 /// Names that are listed before the rest is only counted.
@@ -32,17 +32,16 @@ impl ProjectInventory {
     /// `2 tools (add, greet) and 1 MCP server (git)`
     pub(super) fn describe_sources(&self) -> String {
         let parts = [
-            (&self.tools, "tool", "tools"),
-            (&self.servers, "MCP server", "MCP servers"),
-            (&self.apis, "API", "APIs"),
-            (&self.knowledge, "knowledge source", "knowledge sources"),
+            (&self.tools, "tool"),
+            (&self.servers, "MCP server"),
+            (&self.apis, "API"),
+            (&self.knowledge, "knowledge source"),
         ];
         let parts: Vec<String> = parts
             .into_iter()
-            .filter(|(names, ..)| !names.is_empty())
-            .map(|(names, one, several)| {
-                let what = if names.len() == 1 { one } else { several };
-                format!("{} {what} ({})", names.len(), abridge_names(names))
+            .filter(|(names, _)| !names.is_empty())
+            .map(|(names, what)| {
+                format!("{} ({})", format_count(names.len(), what), abridge_names(names))
             })
             .collect();
         match parts.split_last() {

@@ -5,15 +5,14 @@ use std::fmt;
 use moonlark_core::visible_text::{indent_after_first, visible_json};
 use serde_json::{Map, Value as Json};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::terminal::{CONTINUATION_INDENT, stderr_has_colors};
-use super::{CliCommand, GlobalArgs, working_dir};
-use moonlark_config::config_file;
+use super::{CliCommand, GlobalArgs, load_config};
 use moonlark_config::{LogConfig, LogFormat};
 
 /// The levels that are words; anything else is a list for the filter.
@@ -21,17 +20,13 @@ const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"]
 
 pub(super) fn start_logging(global: &GlobalArgs, command: &CliCommand) {
     let config = load_log_config(global, command);
-    let log = tracing_subscriber::fmt()
+    let format = global.log_format.unwrap_or(config.format);
+    tracing_subscriber::fmt()
         .with_env_filter(build_filter(global, command, config.level.as_deref()))
-        .with_writer(log_output);
-    match global.log_format.unwrap_or(config.format) {
-        LogFormat::Text => {
-            log.with_ansi(false)
-                .event_format(TextLogFormat { colours: stderr_has_colors() })
-                .init();
-        }
-        LogFormat::Json => log.with_ansi(false).event_format(JsonLogFormat).init(),
-    }
+        .with_writer(log_output)
+        .with_ansi(false)
+        .event_format(LogLineFormat { format, colours: stderr_has_colors() })
+        .init();
 }
 
 #[expect(clippy::disallowed_methods, reason = "the formats below show control characters")]
@@ -43,9 +38,7 @@ fn log_output() -> std::io::Stderr {
 /// reported by whoever loads it next.
 fn load_log_config(global: &GlobalArgs, command: &CliCommand) -> LogConfig {
     let serves = matches!(command, CliCommand::Serve(_) | CliCommand::Stdio(_));
-    let Some(here) = working_dir().ok().filter(|_| serves) else { return LogConfig::default() };
-    let env = |name: &str| std::env::var(name).ok();
-    let loaded = config_file::load_config(global.config.as_deref(), &here, &env);
+    let loaded = serves.then(|| load_config(global).ok()).flatten();
     loaded.map(|loaded| loaded.config.log).unwrap_or_default()
 }
 
@@ -89,12 +82,14 @@ fn build_filter(global: &GlobalArgs, command: &CliCommand, configured: Option<&s
     }
 }
 
-/// A line for people: the time to the second, how severe it is, what happened.
-struct TextLogFormat {
+/// An event as one line.
+struct LogLineFormat {
+    format: LogFormat,
+    /// Of a line for people.
     colours: bool,
 }
 
-impl<S, N> FormatEvent<S, N> for TextLogFormat
+impl<S, N> FormatEvent<S, N> for LogLineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -107,57 +102,11 @@ where
     ) -> fmt::Result {
         let mut line = LogEventVisitor::default();
         event.record(&mut line);
-        let level = *event.metadata().level();
-        let colour = match level {
-            Level::ERROR => "31",
-            Level::WARN => "33",
-            Level::INFO => "32",
-            Level::DEBUG | Level::TRACE => "2",
+        let text = match self.format {
+            LogFormat::Text => line.to_text(*event.metadata().level(), self.colours),
+            LogFormat::Json => line.into_json_text(event.metadata()),
         };
-        let fields: String =
-            line.fields.iter().map(|(key, value)| format!(" {key}={value}")).collect();
-        let now = jiff::Timestamp::now();
-        let text = format!("{}{fields}", line.message);
-        // What is logged may come from outside: only we begin a line with a time.
-        let text = indent_after_first(text.trim(), CONTINUATION_INDENT);
-        if self.colours {
-            writeln!(writer, "\x1b[2m{now:.0}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m {text}")
-        } else {
-            writeln!(writer, "{now:.0} {level:>5} {text}")
-        }
-    }
-}
-
-/// One object in each line.
-struct JsonLogFormat;
-
-impl<S, N> FormatEvent<S, N> for JsonLogFormat
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(
-        &self,
-        _: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let mut line = LogEventVisitor::default();
-        event.record(&mut line);
-        let metadata = event.metadata();
-        let mut object = Map::new();
-        let mut set = |key: &str, value: Json| drop(object.insert(key.to_owned(), value));
-        set("time", jiff::Timestamp::now().to_string().into());
-        set("level", metadata.level().as_str().to_ascii_lowercase().into());
-        set("target", metadata.target().into());
-        set("message", line.message.into());
-        if let Some(trace) = line.fields.shift_remove("trace_id") {
-            set("trace_id", trace);
-        }
-        if !line.fields.is_empty() {
-            set("fields", line.fields.into());
-        }
-        writeln!(writer, "{}", visible_json(&Json::Object(object).to_string()))
+        writeln!(writer, "{text}")
     }
 }
 
@@ -168,6 +117,44 @@ struct LogEventVisitor {
 }
 
 impl LogEventVisitor {
+    /// For people: the time to the second, how severe it is, what happened.
+    fn to_text(&self, level: Level, colours: bool) -> String {
+        let colour = match level {
+            Level::ERROR => "31",
+            Level::WARN => "33",
+            Level::INFO => "32",
+            Level::DEBUG | Level::TRACE => "2",
+        };
+        let fields: String =
+            self.fields.iter().map(|(key, value)| format!(" {key}={value}")).collect();
+        let now = jiff::Timestamp::now();
+        let text = format!("{}{fields}", self.message);
+        // What is logged may come from outside: only we begin a line with a time.
+        let text = indent_after_first(text.trim(), CONTINUATION_INDENT);
+        if colours {
+            format!("\x1b[2m{now:.0}\x1b[0m \x1b[{colour}m{level:>5}\x1b[0m {text}")
+        } else {
+            format!("{now:.0} {level:>5} {text}")
+        }
+    }
+
+    /// For programs: one object.
+    fn into_json_text(mut self, metadata: &Metadata<'_>) -> String {
+        let mut object = Map::new();
+        let mut set = |key: &str, value: Json| drop(object.insert(key.to_owned(), value));
+        set("time", jiff::Timestamp::now().to_string().into());
+        set("level", metadata.level().as_str().to_ascii_lowercase().into());
+        set("target", metadata.target().into());
+        set("message", self.message.into());
+        if let Some(trace) = self.fields.shift_remove("trace_id") {
+            set("trace_id", trace);
+        }
+        if !self.fields.is_empty() {
+            set("fields", self.fields.into());
+        }
+        visible_json(&Json::Object(object).to_string()).into_owned()
+    }
+
     fn set_field(&mut self, field: &Field, value: Json) {
         self.fields.insert(field.name().to_owned(), value);
     }
@@ -175,10 +162,7 @@ impl LogEventVisitor {
 
 impl Visit for LogEventVisitor {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        match field.name() {
-            "message" => self.message = format!("{value:?}"),
-            _ => self.set_field(field, format!("{value:?}").into()),
-        }
+        self.record_str(field, &format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {

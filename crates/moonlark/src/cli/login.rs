@@ -3,17 +3,16 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use moonlark_core::nearest::nearest_name;
 use moonlark_core::{Problem, ProblemCode};
 use moonlark_oauth::{LoginOutcome, LoginPrompt, UpstreamAccount};
 use serde_json::json;
 use url::Url;
 
 use super::{
-    CommandError, CommandResult, GlobalArgs, eprint_line, print_json, print_line, working_dir,
+    CommandError, CommandResult, GlobalArgs, eprint_line, load_config, near_hint, print_json,
+    print_line,
 };
 use crate::upstreams;
-use moonlark_config::config_file;
 use moonlark_state::state_folder::prepare_state_folder;
 
 #[derive(Args)]
@@ -55,15 +54,11 @@ pub(super) fn find_account(
     name: &str,
     global: &GlobalArgs,
 ) -> Result<UpstreamAccount, CommandError> {
-    let env = |key: &str| std::env::var(key).ok();
-    let loaded = config_file::load_config(global.config.as_deref(), &working_dir()?, &env)?;
+    let loaded = load_config(global)?;
     let servers = &loaded.config.mcp_servers;
     let Some(server) = servers.get(name) else {
-        let near = nearest_name(name, servers.keys().map(String::as_str));
-        let hint = match near {
-            Some(near) => format!("did you mean {near}?"),
-            None => format!("write a table [mcp_servers.{name}] with a url in moonlark.toml"),
-        };
+        let table = || format!("write a table [mcp_servers.{name}] with a url in moonlark.toml");
+        let hint = near_hint(name, servers.keys().map(String::as_str)).unwrap_or_else(table);
         let message = format!("there is no upstream server {name}");
         return Err(Problem::new(ProblemCode::NotFound, message).with_hint(hint).into());
     };

@@ -29,17 +29,14 @@ pub(crate) fn error_lines_with_source(problem: &Problem, source: Option<&str>) -
 /// What keeps nothing from working.
 pub(crate) fn warning_lines(warning: &Warning) -> Vec<StyledText> {
     let Warning { message, place, hint } = warning;
-    message_lines(warning_label(), message, place.as_ref(), None, hint.as_deref())
+    let head = StyledText::new(TextStyle::Yellow, "warning");
+    message_lines(head, message, place.as_ref(), None, hint.as_deref())
 }
 
-/// The same for a Problem of the configuration that is none yet.
-pub(crate) fn config_warning_lines(problem: &Problem) -> Vec<StyledText> {
-    let Problem { message, place, hint, .. } = problem;
-    message_lines(warning_label(), message, place.as_ref(), None, hint.as_deref())
-}
-
-fn warning_label() -> StyledText {
-    StyledText::new(TextStyle::Yellow, "warning")
+/// What is said of the configuration and keeps nothing from working.
+pub(crate) fn config_warning(problem: &Problem) -> Warning {
+    let Problem { message, place, hint, .. } = problem.clone();
+    Warning { message, place, hint }
 }
 
 fn message_lines(

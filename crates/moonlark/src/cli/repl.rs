@@ -12,13 +12,12 @@ mod prompt;
 mod session_variables;
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
 
 use clap::Args;
 use moonlark_core::limits::CallLimits;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, SourceLocation, Value};
-use moonlark_gateway::{Caller, Gateway};
+use moonlark_gateway::Gateway;
 use moonlark_luau::SyntaxStatus;
 use serde_json::json;
 
@@ -215,15 +214,12 @@ async fn explain_words(gateway: &Gateway, words: &str) -> Result<String> {
     if !name.is_empty() {
         args.insert(name.to_owned(), value);
     }
-    let call = gateway.open_call(Caller::new("cli"))?;
+    let call = gateway.open_call(cli_caller())?;
     match gateway.call(&call, tool, Value::Object(args)).await? {
         Value::Str(text) => Ok(text),
         other => super::pretty_json(&other),
     }
 }
-
-/// Where entries are kept from one time to the next.
-type HistoryPath = PathBuf;
 
 #[cfg(test)]
 mod tests {

@@ -13,9 +13,8 @@ use serde_json::json;
 pub(crate) use resume::RunsResumeArgs;
 pub(super) use run_lines::{caller_label, format_local_time, short_id};
 
-use super::{CommandError, CommandResult, GlobalArgs, print_json, print_line, working_dir};
+use super::{CommandResult, GlobalArgs, load_config, print_json, print_line};
 use crate::project_journal;
-use moonlark_config::config_file::{self, LoadedConfig};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -46,7 +45,7 @@ impl RunsArgs {
         if let Some(RunsCommand::Resume(resume)) = self.command {
             return resume.run(global).await;
         }
-        let reader = project_journal::journal_reader(&load_journal_config(global)?);
+        let reader = project_journal::journal_reader(&load_config(global)?);
         match &self.id {
             Some(id) => self.show_run(&reader, reader.find_run(id)?, global).await,
             None => self.list_recent(&reader, global).await,
@@ -95,12 +94,6 @@ impl RunsArgs {
         }
         Ok(())
     }
-}
-
-/// The configuration says where the journal is; nothing else is loaded.
-pub(super) fn load_journal_config(global: &GlobalArgs) -> Result<LoadedConfig, CommandError> {
-    let env = |key: &str| std::env::var(key).ok();
-    Ok(config_file::load_config(global.config.as_deref(), &working_dir()?, &env)?)
 }
 
 /// How a run stands, in a word: its outcome if it has ended.

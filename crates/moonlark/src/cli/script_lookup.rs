@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Tool};
 
-use super::{CommandError, display_path, working_dir};
-use crate::connectors;
+use super::test::test_files::ScriptTests;
+use super::{CommandError, display_path, near_hint, working_dir};
 use crate::extensions::{self, ScriptFolder};
 use crate::project::Project;
-use crate::prompt_scripts;
 use crate::scripts::{self, DiscoveredScript, ScriptKind};
 use moonlark_clients::config_paths::normalize_path;
 use moonlark_config::config_file::LoadedConfig;
@@ -23,14 +22,18 @@ pub(super) fn find_script(
 ) -> Result<DiscoveredScript, CommandError> {
     let whole = normalize_path(&working_dir()?.join(path));
     let configured = configured.or_else(|| find_config_entry(&whole, loaded));
-    if is_connector_path(&whole, loaded) {
-        return Ok(connectors::discovered_connector_script(whole, display_path(path), configured));
-    }
-    if is_agent_path(&whole, loaded) {
-        return Ok(prompt_scripts::discovered_prompt_script(whole, display_path(path), configured));
-    }
-    if !is_starlark_path(path) {
-        return Ok(DiscoveredScript::tool_script(whole, display_path(path), configured));
+    let config = &loaded.config;
+    let connectors = config.connectors.script.values().map(|it| &it.path);
+    let agents = config.agents.script.values().map(|it| &it.path);
+    let kind = if belongs_to_folder(&whole, loaded, &config.connectors.dir, connectors) {
+        Some(ScriptKind::Connector)
+    } else if belongs_to_folder(&whole, loaded, &config.agents.dir, agents) {
+        Some(ScriptKind::Agent)
+    } else {
+        (!is_starlark_path(path)).then_some(ScriptKind::Tool)
+    };
+    if let Some(kind) = kind {
+        return Ok(DiscoveredScript { path: whole, file: display_path(path), configured, kind });
     }
     let ScriptFolder { path, label, main } = extension_folder(path, &whole, loaded);
     Ok(extensions::discovered_extension(&path, label, main, configured))
@@ -53,20 +56,25 @@ pub(super) fn find_config_entry(whole: &Path, loaded: &LoadedConfig) -> Option<S
     by_path.or_else(|| config.extensions.script.keys().find(|name| extension(name))).cloned()
 }
 
-/// Whether it is a connector, by where it is.
-fn is_connector_path(whole: &Path, loaded: &LoadedConfig) -> bool {
-    let config = &loaded.config.connectors;
-    let mut configured = config.script.values().map(|it| loaded.root.join(&it.path));
-    let at_home = whole.parent() == Some(&loaded.root.join(&config.dir)) && !is_test_file(whole);
-    at_home || configured.any(|path| path == whole)
+/// Whether a script is one of the folder `dir`, or `configured` beside those.
+fn belongs_to_folder<'a>(
+    whole: &Path,
+    loaded: &LoadedConfig,
+    dir: &str,
+    mut configured: impl Iterator<Item = &'a String>,
+) -> bool {
+    let at_home = whole.parent() == Some(&loaded.root.join(dir)) && !is_test_file(whole);
+    at_home || configured.any(|path| loaded.root.join(path) == whole)
 }
 
-/// Whether it is a prompt script, by where it is.
-fn is_agent_path(whole: &Path, loaded: &LoadedConfig) -> bool {
-    let config = &loaded.config.agents;
-    let mut configured = config.script.values().map(|it| loaded.root.join(&it.path));
-    let at_home = whole.parent() == Some(&loaded.root.join(&config.dir)) && !is_test_file(whole);
-    at_home || configured.any(|path| path == whole)
+/// Nothing in the configuration is called `[SECTION.script.NAME]`.
+pub(super) fn no_table_problem<'a>(
+    section: &str,
+    name: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> Problem {
+    let message = format!("there is no [{section}.script.{name}] in the configuration");
+    Problem::bad_request(message).with_optional_hint(near_hint(name, known))
 }
 
 pub(super) fn is_starlark_path(path: &Path) -> bool {
@@ -97,34 +105,27 @@ fn extension_folder(path: &Path, whole: &Path, loaded: &LoadedConfig) -> ScriptF
 /// Its tools; none if it is there for others to load.
 pub(super) async fn load_tools(found: &DiscoveredScript, project: &Project) -> Result<Vec<Tool>> {
     let loaded = project.loaded_config().await;
-    match &found.kind {
-        ScriptKind::Tool => {
-            let script = scripts::prepare_script(found, &loaded)?;
-            Ok(vec![project.luau.load_tool(script, &project.gateway).await.0?])
-        }
-        ScriptKind::Extension(folder) => {
-            let extension = extensions::prepare_extension(found, folder, &loaded.config)?;
-            let extension = project.starlark.load_extension(extension, &project.gateway).await.0?;
-            if extension.hides_tools {
-                return Err(Problem::bad_script(
-                    "the file makes tools, but defines no function describe_extension: it gives none",
-                )
-                .at_location(SourceLocation::in_file(found.file.clone()))
-                .with_hint(
-                    "end it with: def describe_extension(): return Extension(name = \"…\", tools = […])",
-                ));
-            }
-            Ok(extension.tools)
-        }
-        ScriptKind::Connector => {
-            let script = scripts::prepare_script(found, &loaded)?;
-            project.luau.load_connector(script, &project.gateway).await.0.map(|_| Vec::new())
-        }
-        ScriptKind::Agent => {
-            let script = scripts::prepare_script(found, &loaded)?;
-            project.luau.load_prompt(script, &project.gateway).await.0.map(|_| Vec::new())
-        }
+    let ScriptKind::Extension(folder) = &found.kind else {
+        let script = scripts::prepare_script(found, &loaded)?;
+        let (luau, gateway) = (&project.luau, &project.gateway);
+        return match found.kind {
+            ScriptKind::Connector => luau.load_connector(script, gateway).await.0.map(|_| vec![]),
+            ScriptKind::Agent => luau.load_prompt(script, gateway).await.0.map(|_| vec![]),
+            _ => luau.load_tool(script, gateway).await.0.map(|tool| vec![tool]),
+        };
+    };
+    let extension = extensions::prepare_extension(found, folder, &loaded.config)?;
+    let extension = project.starlark.load_extension(extension, &project.gateway).await.0?;
+    if extension.hides_tools {
+        return Err(Problem::bad_script(
+            "the file makes tools, but defines no function describe_extension: it gives none",
+        )
+        .at_location(SourceLocation::in_file(found.file.clone()))
+        .with_hint(
+            "end it with: def describe_extension(): return Extension(name = \"…\", tools = […])",
+        ));
     }
+    Ok(extension.tools)
 }
 
 /// Load a file of tests and run none.
@@ -132,25 +133,9 @@ pub(super) async fn load_tests(found: &DiscoveredScript, project: &Project) -> R
     let loaded = project.loaded_config().await;
     let scope = Arc::new(scripts::script_test_scope(found, &loaded.config, &[])?);
     let call = project.gateway.open_test_call(scope, None);
-    let folder = match &found.kind {
-        ScriptKind::Tool | ScriptKind::Connector | ScriptKind::Agent => {
-            scripts::script_folder(found, &loaded)
-        }
-        ScriptKind::Extension(folder) => folder.clone(),
-    };
-    let files = extensions::folder_files(&folder);
-    let ScriptFolder { label, main, .. } = folder;
-    let loading = async {
-        match &found.kind {
-            ScriptKind::Tool | ScriptKind::Connector | ScriptKind::Agent => {
-                project.luau.load_tests(label, main, files, &call).await.map(drop)
-            }
-            ScriptKind::Extension(_) => {
-                project.starlark.load_tests(label, main, files, &call).await.map(drop)
-            }
-        }
-    };
-    tokio::time::timeout_at(call.deadline(), loading)
-        .await
-        .unwrap_or_else(|_| Err(Problem::new(ProblemCode::Timeout, "it takes too long to load")))
+    let folder = scripts::script_folder(found, &loaded);
+    let loading = ScriptTests::load(&found.kind, &folder, project, &call);
+    let loaded = tokio::time::timeout_at(call.deadline(), loading).await;
+    let too_long = || Problem::new(ProblemCode::Timeout, "it takes too long to load");
+    loaded.unwrap_or_else(|_| Err(too_long())).map(drop)
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use clap::Args;
 use moonlark_core::value::Object;
 use moonlark_core::{Result, Value};
-use moonlark_gateway::{Caller, Gateway};
+use moonlark_gateway::Gateway;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::served_command::ServedCommand;
 use super::source_args::SourceArgs;
 use super::terminal::{StyledText, TextStyle};
 use super::{
-    CommandError, CommandResult, GlobalArgs, eprint_line, parse_key_value, print_json, print_line,
+    CommandResult, GlobalArgs, cli_caller, eprint_line, parse_key_value, print_json_answer,
+    print_line,
 };
 use crate::project::Project;
 
@@ -53,12 +53,7 @@ impl SearchArgs {
     pub(crate) async fn run_in(self, project: &Arc<Project>, global: &GlobalArgs) -> CommandResult {
         let found = self.search_knowledge(&project.gateway).await;
         if global.json {
-            let answer = match &found {
-                Ok(value) => json!({ "result": value.clone().into_json("result")? }),
-                Err(problem) => json!({ "error": problem.to_json() }),
-            };
-            print_json(&answer);
-            return found.map(drop).map_err(|_| CommandError::Said);
+            return print_json_answer(found);
         }
         let found = found?;
         let list = |name: &str| match found.get(name) {
@@ -108,7 +103,7 @@ impl SearchArgs {
         if self.explain {
             set("explain", true.into());
         }
-        let call = gateway.open_call(Caller::new("cli"))?;
+        let call = gateway.open_call(cli_caller())?;
         gateway.call(&call, "search", Value::Object(args)).await
     }
 }

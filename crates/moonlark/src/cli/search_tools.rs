@@ -6,14 +6,15 @@ use clap::Args;
 use moonlark_core::value::Object;
 use moonlark_core::{Result, Value};
 use moonlark_discovery::DescribedFunction;
-use moonlark_gateway::{Caller, Gateway};
+use moonlark_gateway::Gateway;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::served_command::ServedCommand;
 use super::source_args::SourceArgs;
 use super::{
-    CommandError, CommandResult, GlobalArgs, pretty_json, print_json, print_text, wait_for_sources,
+    CommandError, CommandResult, GlobalArgs, cli_caller, pretty_json, print_json, print_text,
+    wait_for_sources,
 };
 use crate::project::Project;
 
@@ -64,7 +65,7 @@ impl SearchToolsArgs {
 
     /// The same as data: one object for each function.
     async fn find_functions(self, gateway: &Gateway) -> Result<Vec<DescribedFunction>> {
-        let call = gateway.open_call(Caller::new("cli"))?;
+        let call = gateway.open_call(cli_caller())?;
         let query = self.query.join(" ");
         let usual = if query.trim().is_empty() { usize::MAX } else { DEFAULT_RESULT_COUNT };
         let limit = self.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usual);
@@ -81,7 +82,7 @@ impl SearchToolsArgs {
             args.extend(self.limit.map(|limit| ("limit".to_owned(), Value::Int(limit))));
         }
         args.extend(self.source.map(|source| ("source".to_owned(), Value::from(source))));
-        let call = gateway.open_call(Caller::new("cli"))?;
+        let call = gateway.open_call(cli_caller())?;
         gateway.call(&call, tool, Value::Object(args)).await
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use moonlark_child::{spawn_owned, wait_for_finishing_tasks};
 use moonlark_core::{Problem, SourceLocation};
-use moonlark_server::{CallerIdentification, HttpServerOptions, RequestAuthenticator};
+use moonlark_mcp_client::ClosePace;
+use moonlark_server::{CallerIdentification, RequestAuthenticator};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +16,7 @@ use super::inventory::ProjectInventory;
 use super::served_command::has_project_here;
 use super::source_args::SourceArgs;
 use super::{CommandError, CommandResult, GlobalArgs, require_tools, served_command};
+use crate::http_auth;
 use crate::local_server::{LocalServer, ServingCommand, SocketClaim};
 use crate::project::{Project, StateRetention};
 use crate::reload;
@@ -81,7 +83,7 @@ impl ServeArgs {
         let _ = tokio::join!(served, local.stop());
         drop((watcher, following, runs));
         keeping.stop().await;
-        project.disconnect_gently().await;
+        project.disconnect_at_pace(ClosePace::Gentle).await;
         wait_for_finishing_tasks(FINISHING_TASKS_TIMEOUT).await;
         Ok(())
     }
@@ -111,14 +113,8 @@ pub(super) async fn serve_project(
     listener: TcpListener,
     stop: CancellationToken,
 ) -> impl Future<Output = std::io::Result<()>> + Send + 'static {
-    let config = project.config().await;
-    let options = HttpServerOptions {
-        allowed_hosts: config.server.allowed_hosts,
-        allowed_origins: config.server.allowed_origins,
-        request_body: usize::try_from(config.limits.request_body.bytes()).unwrap_or(usize::MAX),
-        callers: CallerIdentification::Authenticated(project.auth.clone()),
-        sessions: project.session_vault(),
-    };
+    let callers = CallerIdentification::Authenticated(project.auth.clone());
+    let options = http_auth::http_server_options(&project, &project.config().await, callers);
     let router = moonlark_server::build_http_app(project.gateway.clone(), options, stop.clone());
     moonlark_server::serve_listener(listener, router, stop)
 }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use super::runs::RunsResumeArgs;
 use super::source_args::SourceArgs;
 use super::terminal::{CommandConsole, ConsoleWrite};
-use super::{CommandError, CommandResult, GlobalArgs, eprint_line, working_dir};
+use super::{CommandError, CommandResult, GlobalArgs, eprint_line, find_config_path, working_dir};
 use super::{call, docs, doctor, get, policy, run, search, search_tools, sources, tool};
 use crate::local_server::{
     ConnectionPurpose, LocalServerLookup, LocalServerSummary, ProjectSocket, canonical_config_path,
@@ -27,8 +27,7 @@ use crate::local_server::{
 use crate::project::Project;
 use crate::source_selection::SourceSelection;
 use moonlark_config::ProjectConfig;
-use moonlark_config::config_file;
-use moonlark_state::state_folder::state_folder_path;
+use moonlark_config::config_file::has_project_folder;
 
 /// A script and its arguments are in it.
 const MAX_COMMAND_BYTES: u64 = 64 << 20;
@@ -216,8 +215,7 @@ pub(crate) fn project_socket(
     global: &GlobalArgs,
 ) -> Result<(ProjectSocket, Option<PathBuf>), CommandError> {
     let here = working_dir()?;
-    let env = |name: &str| std::env::var(name).ok();
-    let config = config_file::find_config_path(global.config.as_deref(), &here, &env);
+    let config = find_config_path(global, &here);
     let root = config.as_deref().and_then(|path| path.parent()).unwrap_or(&here);
     Ok((ProjectSocket::for_project(root), canonical_config_path(config.as_deref())))
 }
@@ -226,16 +224,7 @@ pub(crate) fn project_socket(
 /// what a server left here.
 pub(crate) fn has_project_here(global: &GlobalArgs) -> Result<bool, CommandError> {
     let (here, defaults) = (working_dir()?, ProjectConfig::default());
-    let env = |name: &str| std::env::var(name).ok();
-    let folders = [
-        &defaults.tools.dir,
-        &defaults.extensions.dir,
-        &defaults.connectors.dir,
-        &defaults.agents.dir,
-    ];
-    Ok(config_file::find_config_path(global.config.as_deref(), &here, &env).is_some()
-        || folders.into_iter().any(|folder| here.join(folder).is_dir())
-        || state_folder_path(&here).is_dir())
+    Ok(find_config_path(global, &here).is_some() || has_project_folder(&here, &defaults))
 }
 
 /// Carry out one command of another process, and end it when that process ends.

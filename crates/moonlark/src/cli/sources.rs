@@ -101,7 +101,7 @@ pub(super) fn health_line(health: &SourceHealth) -> String {
         [(health.tools, "tool"), (health.resources, "resource"), (health.prompts, "prompt")]
     {
         if count > 0 {
-            line.push_str(&format!(", {}", super::format_count(count, what)));
+            line.push_str(&format!(", {}", format_count(count, what)));
         }
     }
     if health.is_remembered && health.tools + health.resources + health.prompts > 0 {
@@ -131,13 +131,11 @@ fn print_source_problems(health: &SourceHealth) {
 /// `docs: filesystem, 12 documents, 80 chunks, synced 2026-01-31T12:00:00Z`.
 pub(super) fn knowledge_line(known: &KnowledgeSourceStatus) -> String {
     let stats = &known.stats;
-    let count =
-        |number: u64, what| format_count(usize::try_from(number).unwrap_or(usize::MAX), what);
     let synced = match stats.last_sync {
         Some(time) => format!(
             "{}, {}, synced {time:.0}",
-            count(stats.documents, "document"),
-            count(stats.chunks, "chunk")
+            format_count(stats.documents, "document"),
+            format_count(stats.chunks, "chunk")
         ),
         None => "never synced".to_owned(),
     };

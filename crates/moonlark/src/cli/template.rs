@@ -1,5 +1,40 @@
 //! What `moonlark tool init` and `connector init` write.
 
+use std::io::Write;
+use std::path::Path;
+
+use moonlark_core::Problem;
+
+use super::io_problem;
+
+/// Refuse what cannot be the name of a tool or connector and of its file.
+pub(crate) fn check_script_name(name: &str, what: &str) -> Result<(), Problem> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
+        return Err(Problem::bad_request(format!("{name:?} cannot be the name of a {what}"))
+            .with_hint("use letters, digits, - and _"));
+    }
+    Ok(())
+}
+
+/// Write a file where there is none.
+pub(crate) fn write_new_file(path: &Path, text: &str) -> std::io::Result<()> {
+    std::fs::File::create_new(path)?.write_all(text.as_bytes())
+}
+
+/// Why that did not work.
+pub(crate) fn new_file_problem(label: &str, error: &std::io::Error) -> Problem {
+    match error.kind() {
+        std::io::ErrorKind::AlreadyExists => already_exists_problem(label),
+        _ => io_problem("write", label, error),
+    }
+}
+
+pub(crate) fn already_exists_problem(label: &str) -> Problem {
+    Problem::bad_request(format!("{label} is there already"))
+        .with_hint("choose another name, or remove the file first")
+}
+
 /// A Lua tool.
 pub(crate) fn tool_script(file: &str) -> String {
     fill_template(TOOL_TEMPLATE, file)

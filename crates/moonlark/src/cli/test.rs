@@ -1,6 +1,6 @@
 //! `moonlark test`: the tests that authors write beside their scripts.
 
-mod test_files;
+pub(super) mod test_files;
 mod test_report;
 
 use std::path::PathBuf;

@@ -9,11 +9,11 @@ use serde_json::{Value as Json, json};
 
 use super::source_args::SourceArgs;
 use super::{
-    CommandError, CommandResult, GlobalArgs, eprint_line, print_json, print_line, working_dir,
+    CommandError, CommandResult, GlobalArgs, eprint_line, load_config, print_json, print_line,
 };
 use crate::http_auth;
 use moonlark_config::ServerAuthConfig;
-use moonlark_config::config_file::{self, LoadedConfig};
+use moonlark_config::config_file::LoadedConfig;
 use moonlark_state::state_folder::prepare_state_folder;
 
 #[derive(Subcommand)]
@@ -44,8 +44,7 @@ pub(crate) struct TokenAddArgs {
 
 impl TokenCommand {
     pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
-        let env = |key: &str| std::env::var(key).ok();
-        let loaded = config_file::load_config(global.config.as_deref(), &working_dir()?, &env)?;
+        let loaded = load_config(global)?;
         let file = TokenFile::new(http_auth::token_file(&loaded.root));
         match self {
             TokenCommand::Add(add) => add.run(&file, &loaded, global).await,

@@ -1,22 +1,20 @@
 //! `moonlark tool init`, `tool test`, `tool list`
 
-use std::path::Path;
 use std::sync::Arc;
 
 use clap::Subcommand;
 use moonlark_core::tool::SourceKind;
-use moonlark_core::{Problem, SourceLocation};
+use moonlark_core::{Problem, Tool};
 use serde_json::json;
 
 use super::served_command::ServedCommand;
 use super::source_args::SourceArgs;
 use super::tool_test::ToolTestArgs;
 use super::{
-    CommandResult, GlobalArgs, cli_caller, display_path, eprint_line, eprint_problem, path_from,
-    print_json, print_line, template, wait_for_sources, working_dir,
+    CommandResult, GlobalArgs, cli_caller, display_path, eprint_line, eprint_problem, io_problem,
+    load_config, path_from, print_json, print_line, template, wait_for_sources, working_dir,
 };
 use crate::project::Project;
-use moonlark_config::config_file;
 
 #[derive(Subcommand)]
 pub(crate) enum ToolCommand {
@@ -45,15 +43,8 @@ impl ToolCommand {
 }
 
 fn init_tool(name: &str, starlark: bool, global: &GlobalArgs) -> CommandResult {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
-    if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
-        return Err(Problem::bad_request(format!("{name:?} cannot be the name of a tool"))
-            .with_hint("use letters, digits, - and _")
-            .into());
-    }
-    let here = working_dir()?;
-    let loaded =
-        config_file::load_config(global.config.as_deref(), &here, &|key| std::env::var(key).ok())?;
+    template::check_script_name(name, "tool")?;
+    let (here, loaded) = (working_dir()?, load_config(global)?);
     let (dir, files) = if starlark {
         let test = (format!("{name}_test.star"), template::extension_test_script(name));
         let files = vec![(format!("{name}.star"), template::extension_script(name)), test];
@@ -67,16 +58,14 @@ fn init_tool(name: &str, starlark: bool, global: &GlobalArgs) -> CommandResult {
     // As the next command in this folder takes it.
     let label = |file: &str| display_path(&path_from(&here, &dir.join(file)));
     let (first, test) = (label(&files[0].0), label(&files[1].0));
-    std::fs::create_dir_all(&dir).map_err(|error| cannot_write_problem(&first, &error))?;
+    std::fs::create_dir_all(&dir).map_err(|error| io_problem("write", &first, &error))?;
     // All or nothing.
     if let Some((file, _)) = files.iter().find(|(file, _)| dir.join(file).exists()) {
-        return Err(already_exists_problem(&label(file)).into());
+        return Err(template::already_exists_problem(&label(file)).into());
     }
     for (file, text) in &files {
-        write_new_file(&dir.join(file), text).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => already_exists_problem(&label(file)),
-            _ => cannot_write_problem(&label(file), &error),
-        })?;
+        template::write_new_file(&dir.join(file), text)
+            .map_err(|error| template::new_file_problem(&label(file), &error))?;
         print_line(format!("Created {}", label(file)));
     }
     if !global.quiet {
@@ -87,21 +76,6 @@ fn init_tool(name: &str, starlark: bool, global: &GlobalArgs) -> CommandResult {
         eprint_line(format!("Test it: moonlark test{test}"));
     }
     Ok(())
-}
-
-fn already_exists_problem(label: &str) -> Problem {
-    Problem::bad_request(format!("{label} is there already"))
-        .with_hint("choose another name, or remove the file first")
-}
-
-fn write_new_file(path: &Path, text: &str) -> std::io::Result<()> {
-    use std::io::Write;
-    std::fs::File::create_new(path)?.write_all(text.as_bytes())
-}
-
-fn cannot_write_problem(label: &str, error: &std::io::Error) -> Problem {
-    Problem::unavailable(format!("cannot write it: {error}"))
-        .at_location(SourceLocation::in_file(label))
 }
 
 pub(crate) async fn list_tools(project: &Arc<Project>, global: &GlobalArgs) -> CommandResult {
@@ -130,34 +104,28 @@ pub(crate) async fn list_tools(project: &Arc<Project>, global: &GlobalArgs) -> C
         let tools: Vec<_> =
             catalog.tools_for_agents().filter(|tool| tool.source.kind == kind).collect();
         let width = tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0).max(width);
-        let lines: Vec<String> = tools
-            .iter()
-            .map(|tool| {
-                let first = tool.description.lines().next().unwrap_or_default();
-                let first = moonlark_core::value::shorten_text(first);
-                let title = tool.title.as_ref().map(|title| format!("{title}: "));
-                let title = title.unwrap_or_default();
-                format!("  {:<width$} {title}{first}", tool.name).trim_end().to_owned()
-            })
-            .collect();
-        lines
+        let line = |tool: &&Arc<Tool>| {
+            let first = tool.description.lines().next().unwrap_or_default();
+            let first = moonlark_core::value::shorten_text(first);
+            let title = tool.title.as_ref().map(|title| format!("{title}: "));
+            let title = title.unwrap_or_default();
+            format!("  {:<width$} {title}{first}", tool.name).trim_end().to_owned()
+        };
+        tools.iter().map(line).collect::<Vec<String>>()
     };
     let print_group = |title: &str, lines: &[String]| {
         print_line(title);
         lines.iter().for_each(print_line);
     };
     print_group("Built-in tools:", &group(SourceKind::Builtin, 16));
-    let scripts = group(SourceKind::Script, 20);
-    let extensions = group(SourceKind::Extension, 20);
-    let upstreams = group(SourceKind::Upstream, 20);
-    let apis = group(SourceKind::Api, 20);
     let groups = [
-        ("Lua tools:", &scripts),
-        ("Starlark extensions:", &extensions),
-        ("Tools of upstream servers:", &upstreams),
-        ("Tools of APIs:", &apis),
-    ];
-    for (title, lines) in groups.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        ("Lua tools:", SourceKind::Script),
+        ("Starlark extensions:", SourceKind::Extension),
+        ("Tools of upstream servers:", SourceKind::Upstream),
+        ("Tools of APIs:", SourceKind::Api),
+    ]
+    .map(|(title, kind)| (title, group(kind, 20)));
+    for (title, lines) in groups.iter().filter(|(_, lines)| !lines.is_empty()) {
         print_line("");
         print_group(title, lines);
     }

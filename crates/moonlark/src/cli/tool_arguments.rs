@@ -108,12 +108,11 @@ impl ArgumentReader<'_> {
             return Ok(name.clone());
         }
         let command = self.tool.map_or("the tool", |tool| tool.name.as_str());
-        let hint = match nearest_name(option, known.keys().map(String::as_str)) {
+        let near = nearest_name(option, known.keys().map(String::as_str))
+            .or_else(|| nearest_name(option, COMMAND_OPTION_NAMES));
+        let hint = match near {
             Some(near) => format!("did you mean --{near}?"),
-            None => match nearest_name(option, COMMAND_OPTION_NAMES) {
-                Some(near) => format!("did you mean --{near}?"),
-                None => format!("`moonlark docs {command}` lists its parameters"),
-            },
+            None => format!("`moonlark docs {command}` lists its parameters"),
         };
         Err(Problem::bad_request(format!(
             "--{option} is no option of this command, and {command} has no such parameter"
@@ -138,10 +137,7 @@ impl ArgumentReader<'_> {
         }
         self.given.push(name.to_owned());
         let value = parse_argument_value(name, text, wanted)?;
-        let (last, above) = match path.split_last() {
-            Some(split) => split,
-            None => return Ok(()),
-        };
+        let Some((last, above)) = path.split_last() else { return Ok(()) };
         let mut fields = &mut self.args;
         for key in above {
             let field =

@@ -5,17 +5,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use moonlark_core::nearest::nearest_name;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::value::Object;
 use moonlark_core::{Catalog, Problem, Result, Tool, Value};
-use moonlark_gateway::Caller;
 
 use super::tool_arguments::ToolParameterArgs;
 use super::tool_options::ToolOption;
 use super::{
-    CommandError, CommandResult, GlobalArgs, cli_caller, display_path, open_project, pretty_json,
-    print_line, print_text, script_lookup,
+    CommandError, CommandResult, GlobalArgs, cli_caller, display_path, format_count, near_hint,
+    open_project, pretty_json, print_line, print_text, script_lookup,
 };
 use crate::project::Project;
 use crate::scripts;
@@ -55,8 +53,8 @@ impl ToolTestArgs {
             SourceKind::Extension => "  ✓ describe_extension defined",
             _ => "  ✓ tool.execute defined",
         });
-        let count = tool.input.parameter_names().count();
-        say(&format!("  ✓ {count} parameter{} declared", if count == 1 { "" } else { "s" }));
+        let parameters = format_count(tool.input.parameter_names().count(), "parameter");
+        say(&format!("  ✓ {parameters} declared"));
 
         let args = self.params.read_arguments(Object::new(), Some(&tool))?;
         say(&format!("  ✓ Calling {function}({})...", arguments_outline(&args)));
@@ -92,12 +90,8 @@ impl ToolTestArgs {
             ("tools", loaded.config.tools.script.keys().collect())
         };
         if let Some(name) = self.source.as_ref().filter(|name| !names.contains(name)) {
-            let near = nearest_name(name, names.iter().map(|name| name.as_str()));
-            return Err(Problem::bad_request(format!(
-                "there is no [{table}.script.{name}] in the configuration"
-            ))
-            .with_optional_hint(near.map(|near| format!("did you mean {near}?")))
-            .into());
+            let names = names.iter().map(|name| name.as_str());
+            return Err(script_lookup::no_table_problem(table, name, names).into());
         }
         let found = script_lookup::find_script(&self.path, self.source.clone(), &loaded)?;
         if let Some(problem) = scripts::script_outage(&found, &loaded.config).first() {
@@ -124,9 +118,9 @@ impl ToolTestArgs {
         match (chosen, &self.tool) {
             (Some(index), _) => Ok(tools.swap_remove(index)),
             (None, Some(name)) => {
-                let near = nearest_name(name, names.iter().map(String::as_str));
+                let near = near_hint(name, names.iter().map(String::as_str));
                 Err(Problem::bad_request(format!("{file} has no tool {name}"))
-                    .with_optional_hint(near.map(|near| format!("did you mean {near}?"))))
+                    .with_optional_hint(near))
             }
             (None, None) => Err(Problem::bad_request(format!("{file} has no tool"))
                 .with_hint("a Starlark file has tools when it defines describe_extension()")),
@@ -145,7 +139,7 @@ async fn call_tool(project: &Project, tool: &Arc<Tool>, args: Object) -> Result<
         &crate::builtin::REPLACEABLE_TOOL_NAMES,
         Vec::new(),
     ));
-    let call = project.gateway.open_call(Caller::new("cli"))?;
+    let call = project.gateway.open_call(cli_caller())?;
     pretty_json(&project.gateway.call(&call, &tool.name, Value::Object(args)).await?)
 }
 

@@ -10,16 +10,17 @@ mod json_merge;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use moonlark_core::{Problem, SourceLocation};
+use moonlark_core::Problem;
 use moonlark_render::{luau, starlark};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 
 use super::{
-    CommandError, CommandResult, GlobalArgs, display_path, print_json, print_line, working_dir,
+    CommandError, CommandResult, GlobalArgs, io_problem, load_config, path_label, print_json,
+    print_line, working_dir,
 };
 use crate::knowledge_base::KnowledgeBase;
 use editor_settings::EditorSettings;
-use moonlark_config::config_file;
 use moonlark_state::state_folder::{prepare_state_folder, state_folder_path};
 use moonlark_state::write_user_file;
 
@@ -60,10 +61,7 @@ pub fn editor_definitions() -> Result<EditorDefinitions, Problem> {
 impl TypesArgs {
     pub(crate) fn run(self, global: &GlobalArgs) -> CommandResult {
         let cwd = working_dir()?;
-        let root = config_file::load_config(global.config.as_deref(), &cwd, &|key| {
-            std::env::var(key).ok()
-        })?
-        .root;
+        let root = load_config(global)?.root;
         let out = match &self.out {
             Some(out) => cwd.join(out),
             None => {
@@ -96,7 +94,8 @@ struct EditorFileReport {
     because: &'static str,
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 enum EditorFileAction {
     Created,
     Updated,
@@ -126,13 +125,7 @@ impl EditorFileReport {
     }
 
     fn to_json(&self) -> Json {
-        let did = match self.did {
-            EditorFileAction::Created => "created",
-            EditorFileAction::Updated => "updated",
-            EditorFileAction::Unchanged => "unchanged",
-            EditorFileAction::Left => "left",
-        };
-        let mut json = json!({ "path": self.path, "did": did });
+        let mut json = json!({ "path": self.path, "did": self.did });
         if !self.missing.is_null() {
             json["missing"] = self.missing.clone();
         }
@@ -143,7 +136,7 @@ impl EditorFileReport {
 fn write_definitions(root: &Path, out: &Path) -> Result<Vec<EditorFileReport>, CommandError> {
     let texts = editor_definitions()?;
     std::fs::create_dir_all(out)
-        .map_err(|error| io_problem("make", &project_path_label(root, out), &error))?;
+        .map_err(|error| io_problem("make", &path_label(out, root), &error))?;
     let mut written = Vec::new();
     for (name, comment, text) in [
         (editor_settings::LUAU_DEFINITIONS_FILE, "--", texts.luau),
@@ -164,7 +157,7 @@ fn write_generated_file(
     path: &Path,
     text: &str,
 ) -> Result<EditorFileReport, CommandError> {
-    let label = project_path_label(root, path);
+    let label = path_label(path, root);
     let did = match read_file(path, &label)? {
         None => EditorFileAction::Created,
         Some(there) if there == text => {
@@ -237,14 +230,4 @@ fn read_file(path: &Path, label: &str) -> Result<Option<String>, Problem> {
         }
     }
     std::fs::read_to_string(path).map(Some).map_err(|error| io_problem("read", label, &error))
-}
-
-fn io_problem(what: &str, label: &str, error: &std::io::Error) -> Problem {
-    Problem::unavailable(format!("cannot {what} it: {error}"))
-        .at_location(SourceLocation::in_file(label))
-}
-
-/// The path as people in the project know it.
-fn project_path_label(root: &Path, path: &Path) -> String {
-    display_path(path.strip_prefix(root).unwrap_or(path))
 }

@@ -7,6 +7,7 @@ use moonlark_core::{Problem, Result, Value};
 use moonlark_knowledge::{ItemContent, ScanFinding, SourceItem};
 
 use crate::knowledge_base::timestamps;
+use crate::scripts::wrong_kind_problem;
 
 const ITEM_FIELDS: [&str; 10] = [
     "source_id",
@@ -25,8 +26,8 @@ const ITEM_FIELDS: [&str; 10] = [
 /// the document that it was to be, if that much can be read.
 pub(crate) fn read_item(value: Value) -> Result<ScanFinding, (Option<String>, Box<Problem>)> {
     let Value::Object(mut fields) = value else {
-        let message = format!("an item is a table of fields, got {}", value.kind());
-        return Err((None, Box::new(Problem::tool_error(message))));
+        let problem = wrong_kind_problem("an item is a table of fields", &value);
+        return Err((None, Box::new(problem)));
     };
     let source_id = take_source_id(&mut fields).map_err(|problem| (None, Box::new(problem)))?;
     match read_item_fields(source_id.clone(), fields) {
@@ -42,7 +43,7 @@ fn take_source_id(fields: &mut Object) -> Result<String> {
         Some(Value::Int(number)) => Ok(number.to_string()),
         Some(Value::Str(_)) => Err(Problem::tool_error("source_id is empty")),
         Some(other) if other != Value::Null => {
-            Err(Problem::tool_error(format!("source_id must be a string, got {}", other.kind())))
+            Err(wrong_kind_problem("source_id must be a string", &other))
         }
         _ => Err(misspelt_field_problem(fields).unwrap_or_else(|| {
             Problem::tool_error("the item has no source_id")
@@ -55,10 +56,7 @@ fn read_item_fields(source_id: String, mut fields: Object) -> Result<ScanFinding
     match fields.swap_remove("deleted") {
         Some(Value::Bool(true)) => return Ok(ScanFinding::Gone(source_id)),
         None | Some(Value::Null | Value::Bool(false)) => {}
-        Some(other) => {
-            let message = format!("deleted must be a boolean, got {}", other.kind());
-            return Err(Problem::tool_error(message));
-        }
+        Some(other) => return Err(wrong_kind_problem("deleted must be a boolean", &other)),
     }
     let content = match fields.swap_remove("body") {
         Some(Value::Str(text)) => ItemContent::Text(text),
@@ -70,27 +68,19 @@ fn read_item_fields(source_id: String, mut fields: Object) -> Result<ScanFinding
             };
             return Err(misspelt_field_problem(&fields).unwrap_or_else(problem));
         }
-        Some(other) => {
-            let message = format!("body must be a string, got {}", other.kind());
-            return Err(Problem::tool_error(message));
-        }
+        Some(other) => return Err(wrong_kind_problem("body must be a string", &other)),
     };
     let metadata = match fields.swap_remove("metadata").unwrap_or_default() {
         Value::Null => Value::Null,
         Value::Object(metadata) => Value::Object(metadata),
         // An empty table may have been meant as either.
         Value::Array(items) if items.is_empty() => Value::Null,
-        other => {
-            let message = format!("metadata must be a table of fields, got {}", other.kind());
-            return Err(Problem::tool_error(message));
-        }
+        other => return Err(wrong_kind_problem("metadata must be a table of fields", &other)),
     };
     let mut text = |field: &str| match fields.swap_remove(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Str(text)) => Ok(Some(text).filter(|text| !text.is_empty())),
-        Some(other) => {
-            Err(Problem::tool_error(format!("{field} must be a string, got {}", other.kind())))
-        }
+        Some(other) => Err(wrong_kind_problem(&format!("{field} must be a string"), &other)),
     };
     let (title, content_type) = (text("title")?, text("content_type")?);
     let (source_url, author) = (text("source_url")?, text("author")?);

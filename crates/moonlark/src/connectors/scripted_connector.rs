@@ -25,14 +25,13 @@ pub(crate) struct ScriptedConnector {
 }
 
 impl SourceConnector for ScriptedConnector {
-    fn scan(&self, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>> {
-        let source = self.clone();
-        Box::pin(async move { source.run_scan(scan).await })
+    fn scan(self: Arc<Self>, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>> {
+        Box::pin(async move { self.run_scan(scan).await })
     }
 }
 
 impl ScriptedConnector {
-    async fn run_scan(self, scan: SourceScan) -> Result<ScanOutcome> {
+    async fn run_scan(&self, scan: SourceScan) -> Result<ScanOutcome> {
         let call = self
             .gateway
             .open_scoped_call(Caller::new("sync"), self.scope.clone())

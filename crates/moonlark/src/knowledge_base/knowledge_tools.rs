@@ -11,7 +11,7 @@ use moonlark_gateway::tool_body::ToolBody;
 use moonlark_knowledge::{ExcerptRequest, SearchFilter, SearchMode, SearchQuery};
 use serde_json::{Value as Json, json};
 
-use super::{KnowledgeBase, KnowledgeSourceStatus, database_exists, timestamps};
+use super::{KnowledgeBase, KnowledgeSourceStatus, timestamps};
 
 /// What scripts find them under: `sdk.knowledge.search`.
 const KNOWLEDGE_SOURCE_NAME: &str = "knowledge";
@@ -138,7 +138,7 @@ impl KnowledgeBase {
     }
 
     async fn list_sources(&self) -> Result<Value> {
-        if !self.is_configured() && !database_exists(&self.database_file()) {
+        if !self.is_configured() && !self.database_file().exists() {
             return Ok(Value::from_fields([("sources", Value::Array(Vec::new()))]));
         }
         let known = self.source_statuses().await?;

@@ -59,10 +59,7 @@ impl ProjectSocket {
             Err(error) => return Err(error),
         };
         if !is_same_user(&stream)? {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                format!("{} belongs to another user", path.display()),
-            ));
+            return Err(other_user_error(&path));
         }
         Ok(Some(stream))
     }
@@ -71,10 +68,7 @@ impl ProjectSocket {
     pub(crate) fn claim_listener(&self) -> io::Result<Option<SocketClaim>> {
         create_state_folder(&self.folder)?;
         if self.folder.metadata()?.uid() != own_user_id() {
-            return Err(io::Error::new(
-                io::ErrorKind::PermissionDenied,
-                format!("{} belongs to another user", self.folder.display()),
-            ));
+            return Err(other_user_error(&self.folder));
         }
         let Some(lock) = LockFile::try_acquire(&self.folder.join(LOCK_FILE_NAME))? else {
             return Ok(None);
@@ -101,6 +95,11 @@ impl Drop for SocketClaim {
 /// Whether the process at the other end is of the same user as this one.
 pub(super) fn is_same_user(stream: &UnixStream) -> io::Result<bool> {
     Ok(stream.peer_cred()?.uid() == own_user_id())
+}
+
+fn other_user_error(path: &Path) -> io::Error {
+    let message = format!("{} belongs to another user", path.display());
+    io::Error::new(io::ErrorKind::PermissionDenied, message)
 }
 
 fn own_user_id() -> u32 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moonlark_child::spawn_owned;
-use moonlark_server::{CallerIdentification, HttpApp, HttpServerOptions};
+use moonlark_server::{CallerIdentification, HttpApp};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
@@ -20,6 +20,7 @@ use super::greeting::{
 };
 use super::project_socket::{ProjectSocket, SocketClaim, is_same_user};
 use crate::cli::served_command;
+use crate::http_auth;
 use crate::project::Project;
 
 /// Connections at once; further ones wait.
@@ -59,14 +60,8 @@ impl LocalServer {
     ) -> LocalServer {
         let stop = CancellationToken::new();
         let loaded = project.loaded_config().await;
-        let config = &loaded.config;
-        let options = HttpServerOptions {
-            allowed_hosts: config.server.allowed_hosts.clone(),
-            allowed_origins: config.server.allowed_origins.clone(),
-            request_body: usize::try_from(config.limits.request_body.bytes()).unwrap_or(usize::MAX),
-            callers: CallerIdentification::Owner,
-            sessions: project.session_vault(),
-        };
+        let callers = CallerIdentification::Owner;
+        let options = http_auth::http_server_options(&project, &loaded.config, callers);
         let summary = LocalServerSummary {
             moonlark: env!("CARGO_PKG_VERSION").to_owned(),
             config: canonical_config_path(loaded.path.as_deref()),

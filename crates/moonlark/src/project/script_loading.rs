@@ -119,7 +119,8 @@ impl Project {
         let first_until = Instant::now()
             + self.current_config().config.limits.load.to_duration() * LOAD_WAIT_FACTOR;
         loop {
-            let mut report = self.start_loads(&mut jobs).await;
+            self.start_loads(&mut jobs).await;
+            let mut report = ReloadReport::default();
             let mut outdated = self.take_over_when_ready(&mut jobs, &mut report);
             let mut publish_at = Instant::now() + PUBLISH_INTERVAL;
             let again = loop {
@@ -145,7 +146,8 @@ impl Project {
                         }
                     }
                     // A script that keeps changing holds no rule up for longer.
-                    () = sleep_until_some(staged_until), if staged_until.is_some() => {
+                    () = tokio::time::sleep_until(staged_until.unwrap_or(publish_at)),
+                        if staged_until.is_some() => {
                         jobs.running.values_mut().for_each(|job| job.is_awaited = false);
                         outdated |= self.take_over_when_ready(&mut jobs, &mut report);
                     }
@@ -198,7 +200,7 @@ impl Project {
     }
 
     /// Look at the disk, and start to load what has changed there.
-    async fn start_loads(&self, jobs: &mut ScriptLoadJobs) -> ReloadReport {
+    async fn start_loads(&self, jobs: &mut ScriptLoadJobs) {
         let (loaded, known) = {
             let state = self.state.lock();
             (state.next_config().clone(), state.scripts.clone())
@@ -206,7 +208,7 @@ impl Project {
         let config = loaded.clone();
         // Disks may be slow, and folders large.
         let looking = tokio::task::spawn_blocking(move || scan_disk(&config, &known));
-        let Ok(look) = looking.await else { return ReloadReport::default() };
+        let Ok(look) = looking.await else { return };
         let found = look.found.iter().map(|it| (it.key.clone(), it.found.file.clone())).collect();
         jobs.listing = Some(ScriptListing { found, problems: look.problems });
         let is_awaited = *self.current_config() != *loaded;
@@ -227,7 +229,6 @@ impl Project {
             }
         }
         left.values().for_each(|job| job.task.abort());
-        ReloadReport::default()
     }
 
     fn start_load(
@@ -302,14 +303,6 @@ fn take_over_load(
     }
     state.scripts.insert(key, Arc::new(entry));
     job.is_some_and(|job| job.is_outdated)
-}
-
-/// Only where there is something to wait for.
-async fn sleep_until_some(until: Option<Instant>) {
-    match until {
-        Some(until) => tokio::time::sleep_until(until).await,
-        None => std::future::pending().await,
-    }
 }
 
 impl ScriptLoadJobs {

@@ -15,7 +15,7 @@ use moonlark_gateway::Call;
 use moonlark_gateway::tool_body::ToolBody;
 use moonlark_luau::{PromptHeader, PromptScript};
 
-use crate::scripts::DiscoveredScript;
+use crate::scripts::{DiscoveredScript, wrong_kind_problem};
 
 /// Messages of one prompt.
 const MAX_PROMPT_MESSAGES: usize = 1000;
@@ -194,10 +194,8 @@ fn read_prompt_result(
         Value::Str(text) => [("system".to_owned(), Value::Str(text))].into_iter().collect(),
         Value::Object(fields) => fields,
         other => {
-            return Err(Problem::tool_error(format!(
-                "agent.resolve must return a table with system and messages, got {}",
-                other.kind()
-            )));
+            let rule = "agent.resolve must return a table with system and messages";
+            return Err(wrong_kind_problem(rule, &other));
         }
     };
     let mut take = |name: &str| fields.swap_remove(name).unwrap_or(Value::Null);
@@ -208,18 +206,10 @@ fn read_prompt_result(
             .into_iter()
             .map(|item| match item {
                 Value::Str(name) => Ok(name),
-                other => Err(Problem::tool_error(format!(
-                    "tools of agent.resolve must be names, got {}",
-                    other.kind()
-                ))),
+                other => Err(wrong_kind_problem("tools of agent.resolve must be names", &other)),
             })
             .collect::<Result<_>>()?,
-        other => {
-            return Err(Problem::tool_error(format!(
-                "tools of agent.resolve must be a list, got {}",
-                other.kind()
-            )));
-        }
+        other => return Err(wrong_kind_problem("tools of agent.resolve must be a list", &other)),
     };
     let unknown = tools.iter().filter(|name| is_unknown_tool(name, call));
     for name in unknown {
@@ -230,12 +220,7 @@ fn read_prompt_result(
     let mut first = match take("system") {
         Value::Null => String::new(),
         Value::Str(text) => text,
-        other => {
-            return Err(Problem::tool_error(format!(
-                "system of agent.resolve must be text, got {}",
-                other.kind()
-            )));
-        }
+        other => return Err(wrong_kind_problem("system of agent.resolve must be text", &other)),
     };
     if !tools.is_empty() {
         if !first.is_empty() {
@@ -257,10 +242,7 @@ fn read_prompt_result(
             )));
         }
         other => {
-            return Err(Problem::tool_error(format!(
-                "messages of agent.resolve must be a list, got {}",
-                other.kind()
-            )));
+            return Err(wrong_kind_problem("messages of agent.resolve must be a list", &other));
         }
     };
     for (index, item) in list.into_iter().enumerate() {
@@ -281,10 +263,9 @@ fn read_message(item: Value, at: &str, messages: &mut Vec<Value>) -> Result<()> 
         }
         Value::Object(fields) => fields,
         other => {
-            return Err(Problem::tool_error(format!(
-                "{at} must be a table such as {{ role = \"user\", content = \"…\" }}, got {}",
-                other.kind()
-            )));
+            let table = "{ role = \"user\", content = \"…\" }";
+            let rule = format!("{at} must be a table such as {table}");
+            return Err(wrong_kind_problem(&rule, &other));
         }
     };
     let role = match fields.get("role").and_then(Value::as_str).unwrap_or("user") {
@@ -302,10 +283,8 @@ fn read_message(item: Value, at: &str, messages: &mut Vec<Value>) -> Result<()> 
         block @ Value::Object(_) if is_content_block(&block) => vec![block],
         Value::Array(blocks) if blocks.iter().all(is_content_block) => blocks,
         other => {
-            return Err(Problem::tool_error(format!(
-                "{at}.content must be text or content as MCP has it, got {}",
-                other.kind()
-            )));
+            let rule = format!("{at}.content must be text or content as MCP has it");
+            return Err(wrong_kind_problem(&rule, &other));
         }
     };
     messages.extend(blocks.into_iter().map(|block| prompt_message(role, block)));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use moonlark_core::nearest::nearest_name;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Value};
 use moonlark_knowledge::{
@@ -14,14 +13,14 @@ use moonlark_knowledge::{
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 
-use crate::cli::script_lookup;
+use crate::cli::script_lookup::{self, no_table_problem};
 use crate::cli::{
     CommandError, CommandResult, GlobalArgs, display_path, format_count, open_project,
     parse_key_value, print_json, print_line, working_dir,
 };
-use crate::connectors::{self, ScriptedConnector};
+use crate::connectors::ScriptedConnector;
 use crate::project::Project;
-use crate::scripts;
+use crate::scripts::{self, DiscoveredScript, ScriptKind};
 
 #[derive(Args)]
 pub(crate) struct ConnectorTestArgs {
@@ -76,7 +75,7 @@ impl ConnectorTestArgs {
             return if well { Ok(()) } else { Err(CommandError::Said) };
         }
         let gone = if tally.gone > 0 { format!(", {} gone", tally.gone) } else { String::new() };
-        let found = format_count(usize::try_from(tally.items).unwrap_or(usize::MAX), "item");
+        let found = format_count(tally.items, "item");
         let mark = if scanned.is_ok() { "✓" } else { "✗" };
         say(&format!("  {mark} Found {found}{gone} in {took:.1}s"));
         for item in &tally.first {
@@ -102,19 +101,19 @@ impl ConnectorTestArgs {
         let loaded = project.loaded_config().await;
         let names = &loaded.config.connectors.script;
         if let Some(name) = self.source.as_ref().filter(|name| !names.contains_key(*name)) {
-            let near = nearest_name(name, names.keys().map(String::as_str));
-            return Err(Problem::bad_request(format!(
-                "there is no [connectors.script.{name}] in the configuration"
-            ))
-            .with_optional_hint(near.map(|near| format!("did you mean {near}?")))
-            .into());
+            let names = names.keys().map(String::as_str);
+            return Err(no_table_problem("connectors", name, names).into());
         }
         let whole = working_dir()?.join(&self.path);
         let entry =
             self.source.clone().or_else(|| script_lookup::find_config_entry(&whole, &loaded));
         let entry = entry.filter(|name| names.contains_key(name));
-        let found =
-            connectors::discovered_connector_script(whole, display_path(&self.path), entry.clone());
+        let found = DiscoveredScript {
+            path: whole,
+            file: display_path(&self.path),
+            configured: entry.clone(),
+            kind: ScriptKind::Connector,
+        };
         if let Some(problem) = scripts::script_outage(&found, &loaded.config).first() {
             // What --set gives stands in for what is not there.
             let key = |set: &(String, String)| problem.message.contains(&format!(".{} ", set.0));
@@ -150,7 +149,7 @@ async fn scan_source(
 ) -> (Result<ScanOutcome>, ScanTally) {
     let (out, mut found) = mpsc::channel(16);
     let known = Arc::new(|_: &str| None);
-    let scanning = source.scan(SourceScan { known, state, out });
+    let scanning = Arc::new(source.clone()).scan(SourceScan { known, state, out });
     let counting = async {
         let mut tally = ScanTally::default();
         while let Some(found) = found.recv().await {

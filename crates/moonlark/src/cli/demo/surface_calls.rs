@@ -28,6 +28,7 @@ pub(super) async fn call_over_mcp_http(address: &str, tool: &str, args: &Json) -
         .map_err(call_failure("MCP"))
 }
 
+const MAX_ANSWER_BYTES: u64 = 1024 * 1024;
 const MCP_PROTOCOL_VERSION: &str = "2026-07-28";
 
 /// One call that needs nothing before it.
@@ -48,6 +49,21 @@ fn tools_call_request(tool: &str, args: &Json) -> Json {
     })
 }
 
+/// A request, and no more of its answer than that.
+pub(in super::super) async fn request_json(
+    address: &str,
+    request: &str,
+    max_bytes: u64,
+) -> std::io::Result<Json> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.take(max_bytes).read_to_end(&mut answer).await?;
+    let answer = String::from_utf8_lossy(&answer);
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).map_err(std::io::Error::other)
+}
+
 /// One HTTP request on a connection of its own.
 async fn post_json(
     address: &str,
@@ -62,12 +78,7 @@ async fn post_json(
         "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n{extra}Content-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = String::new();
-    stream.take(1024 * 1024).read_to_string(&mut answer).await?;
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    serde_json::from_str(body).map_err(std::io::Error::other)
+    request_json(address, &request, MAX_ANSWER_BYTES).await
 }
 
 pub(super) async fn call_over_mcp_stdio(folder: &Path, tool: &str, args: &Json) -> Result<Json> {

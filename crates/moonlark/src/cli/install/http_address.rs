@@ -9,12 +9,12 @@ use serde_json::{Map, Value as Json};
 
 use super::InstallArgs;
 use crate::cli::served_command::find_server;
-use crate::cli::{CommandError, GlobalArgs, working_dir};
+use crate::cli::{CommandError, GlobalArgs, load_config};
 use crate::http_auth;
 use crate::local_server::{ConnectionPurpose, LocalServerLookup};
 use moonlark_clients::registration::MCP_PATH;
 use moonlark_clients::server_entry::{reached_url, shown_token};
-use moonlark_config::config_file::{self, LoadedConfig};
+use moonlark_config::config_file::LoadedConfig;
 use moonlark_state::state_folder::prepare_state_folder;
 use moonlark_state::user_text_file::UserTextFile;
 
@@ -24,8 +24,7 @@ impl InstallArgs {
         file: &UserTextFile,
         global: &GlobalArgs,
     ) -> Result<Map<String, Json>, CommandError> {
-        let env = |name: &str| std::env::var(name).ok();
-        let loaded = config_file::load_config(global.config.as_deref(), &working_dir()?, &env)?;
+        let loaded = load_config(global)?;
         let url = mcp_url(&loaded, running_address(global).await?)?;
         let known = self.find_known_token(file, &url);
         let token = match (known, self.dry_run) {

@@ -4,16 +4,13 @@
 //! cannot be taken over stays where it is, and is named; so does a Moonlark of another
 //! project, which is the user's to decide about (`--drop`).
 
-use std::path::Path;
-
 use moonlark_core::{Problem, SourceLocation};
 use serde_json::{Map, Value as Json, json};
 
 use super::InstallArgs;
-use crate::cli::import::{ImportReport, PreparedImport};
+use crate::cli::import::{ImportReport, PreparedImport, parse_client_file, read_named_file};
 use crate::cli::{CommandError, GlobalArgs, display_path, print_line, working_dir};
 use moonlark_clients::config_paths::ClientConfigPaths;
-use moonlark_clients::config_syntax::ConfigSyntax;
 use moonlark_clients::import_plan::{ImportFate, ImportInput, PlannedEntry};
 use moonlark_clients::imported_server::{self, ClientFileOrigin};
 use moonlark_clients::registration::is_moonlark_named;
@@ -54,9 +51,7 @@ impl MovedServers {
         places: &ClientConfigPaths,
         global: &GlobalArgs,
     ) -> Result<MovedServers, CommandError> {
-        let root = ConfigSyntax::from_path(&file.path).parse(file.text());
-        let root = root.map_err(|fault| fault.to_problem(file.text(), &file.label))?;
-        let whole = root.map(|root| root.to_json()).unwrap_or_default();
+        let whole = parse_client_file(file)?.unwrap_or_default();
         // Only what the client reads for every project: its other tables are not ours to empty.
         let mut document = Map::new();
         for key in [install.client.servers_key(), "inputs"] {
@@ -67,8 +62,8 @@ impl MovedServers {
         let project = places.project_of(&file.path);
         let origin =
             ClientFileOrigin { client: Some(install.client), project, home: places.home() };
-        let read_file = |path: &Path| UserTextFile::read(path, display_path(path)).ok()?.text;
-        let entries = imported_server::read_entries(&Json::Object(document), origin, &read_file);
+        let document = Json::Object(document);
+        let entries = imported_server::read_entries(&document, origin, &read_named_file);
         let entries = entries.unwrap_or_default().into_iter();
         let servers = entries.map(|entry| (file.label.clone(), entry)).collect();
         let found = ImportInput { servers, ..ImportInput::default() };

@@ -1,6 +1,6 @@
 //! The prompt: rustyline on a thread of its own, because it blocks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc as blocking;
 
 use moonlark_core::{Problem, Result};
@@ -15,7 +15,6 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use tokio::sync::mpsc;
 
-use super::HistoryPath;
 use super::completion::complete_entry;
 use crate::cli::cli_caller;
 
@@ -29,7 +28,7 @@ pub(super) struct ReplPrompt {
 }
 
 impl ReplPrompt {
-    pub(super) fn start(gateway: Gateway, history: HistoryPath) -> Result<ReplPrompt> {
+    pub(super) fn start(gateway: Gateway, history: PathBuf) -> Result<ReplPrompt> {
         let failed = |error: ReadlineError| Problem::unavailable(format!("no prompt: {error}"));
         let config = Config::builder()
             .completion_type(CompletionType::List)

@@ -28,7 +28,7 @@ enum KeptVariable {
 impl SessionVariables {
     /// Whether an entry has to give its variables back.
     pub(super) fn keeps_variables(&self, entry: &str) -> bool {
-        let defined = parse_statements(entry).is_some_and(|it| !it.defined.is_empty());
+        let defined = ParsedReplEntry::parse(entry).is_some_and(|it| !it.defined.is_empty());
         defined || !self.values_named_in(entry).is_empty()
     }
 
@@ -75,7 +75,7 @@ impl SessionVariables {
         }
         let mut names = self.values_named_in(entry);
         let expression = ParsedReplEntry::parse(&format!("return {entry}"));
-        let with_answer = match (expression, parse_statements(entry)) {
+        let with_answer = match (expression, ParsedReplEntry::parse(entry)) {
             (Some(_), _) => format!("local repl_answer = table.pack({entry}\n)"),
             (None, Some(statements)) => {
                 for defined in statements.defined {
@@ -147,9 +147,4 @@ impl SessionVariables {
         };
         self.kept.iter().filter(is_value).map(|(name, _)| name.clone()).collect()
     }
-}
-
-/// An entry that is statements.
-fn parse_statements(entry: &str) -> Option<ParsedReplEntry> {
-    ParsedReplEntry::parse(entry)
 }

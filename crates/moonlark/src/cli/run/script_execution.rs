@@ -13,12 +13,12 @@ use moonlark_gateway::artifacts::ArtifactContent;
 use moonlark_gateway::call::CallEventSink;
 use moonlark_gateway::gateway::CallOptions;
 use moonlark_gateway::run::RunStep;
-use moonlark_gateway::{CallEvent, CallOutcome, Caller, Gateway, LogLevel};
+use moonlark_gateway::{CallEvent, CallOutcome, Gateway, LogLevel};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
 use super::super::terminal::CommandConsole;
-use super::super::{GlobalArgs, pretty_json};
+use super::super::{GlobalArgs, cli_caller, format_count, pretty_json};
 
 /// How often a script that runs on and on shows that it does.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
@@ -81,12 +81,7 @@ pub(crate) async fn run_script(
 
 /// The calls that an answer, or a Problem, says it made.
 fn recorded_steps(answer: &Result<ToolAnswer>) -> Option<Vec<RunStep>> {
-    let content = match answer {
-        Ok(ToolAnswer::Content(content)) => content,
-        Ok(_) => return None,
-        Err(problem) => problem.content.as_ref()?,
-    };
-    let Value::Array(calls) = run_metadata(content)?.get("calls")? else { return None };
+    let Value::Array(calls) = answer_metadata(answer)?.get("calls")? else { return None };
     let millis = |call: &Value, key: &str| match call.get(key)? {
         Value::Float(ms) => Duration::try_from_secs_f64(ms / 1000.0).ok(),
         Value::Int(ms) => u64::try_from(*ms).ok().map(Duration::from_millis),
@@ -104,6 +99,15 @@ fn recorded_steps(answer: &Result<ToolAnswer>) -> Option<Vec<RunStep>> {
         })
     };
     calls.iter().map(step).collect()
+}
+
+/// What an answer of `execute`, or a Problem, says about the run.
+pub(crate) fn answer_metadata(answer: &Result<ToolAnswer>) -> Option<&Value> {
+    match answer {
+        Ok(ToolAnswer::Content(content)) => run_metadata(content),
+        Ok(_) => None,
+        Err(problem) => run_metadata(problem.content.as_ref()?),
+    }
 }
 
 /// What `execute` says about the run beside its result.
@@ -124,8 +128,7 @@ async fn call_execute(
     if given.plan {
         args.insert("plan".to_owned(), Value::Bool(true));
     }
-    let call =
-        gateway.open_call(CallOptions::from(Caller::new("cli")).with_events(Some(events)))?;
+    let call = gateway.open_call(CallOptions::from(cli_caller()).with_events(Some(events)))?;
     gateway.invoke(&call, "execute", Value::Object(args)).await
 }
 
@@ -224,14 +227,24 @@ fn block_line(block: &Value) -> String {
     }
 }
 
+/// A line of a script's log.
+pub(crate) fn log_text(message: &str, fields: Option<&Value>) -> String {
+    let fields = fields.map(|it| format!(" {}", it.to_json_lossy()));
+    format!("{message}{}", fields.unwrap_or_default())
+}
+
+/// What such a line begins with.
+pub(crate) fn log_word(level: LogLevel) -> &'static str {
+    if level == LogLevel::Info { "log" } else { level.as_str() }
+}
+
 /// What is said on stderr while a script runs.
 struct AgentScriptWatcher {
     steps: Mutex<Vec<RunStep>>,
     logs: Mutex<Vec<String>>,
     /// How far a call has come, as it says itself.
     progress: Mutex<Option<String>>,
-    quiet: bool,
-    verbose: bool,
+    global: GlobalArgs,
     /// Whether to show how far it is, in a line that is written over again and again.
     status: bool,
     /// Events come from other tasks than the one that carries out the command.
@@ -244,8 +257,7 @@ impl AgentScriptWatcher {
             steps: Mutex::default(),
             logs: Mutex::default(),
             progress: Mutex::default(),
-            quiet: global.quiet,
-            verbose: global.verbose > 0,
+            global: global.clone(),
             status: !global.quiet && !global.json,
             console: CommandConsole::current(),
         }
@@ -262,7 +274,7 @@ impl AgentScriptWatcher {
         loop {
             ticks.tick().await;
             let steps = self.steps.lock();
-            let calls = super::super::format_count(steps.len(), "call");
+            let calls = format_count(steps.len(), "call");
             let progress = self.progress.lock().clone();
             let doing = match (progress, steps.last()) {
                 (Some(progress), _) => format!(", {progress}"),
@@ -287,26 +299,20 @@ impl AgentScriptWatcher {
                 if self.status
                     && let Some(last) = steps.last()
                 {
-                    let calls = super::super::format_count(steps.len(), "call");
+                    let calls = format_count(steps.len(), "call");
                     self.console.show_status(&format!("{calls}, last {}", last.tool));
                 }
             }
             CallEvent::Log { level, message, fields } => {
-                let fields = fields.map(|it| format!(" {}", it.to_json_lossy()));
-                let line = format!("{message}{}", fields.unwrap_or_default());
-                let shown = match level {
-                    LogLevel::Debug => self.verbose,
-                    LogLevel::Info => !self.quiet,
-                    LogLevel::Warn | LogLevel::Error => true,
-                };
-                let word = if level == LogLevel::Info { "log" } else { level.as_str() };
-                self.eprint_if(shown, &format!("{word}: {line}"));
+                let line = log_text(&message, fields.as_ref());
+                let shown = self.global.shows_log(level);
+                self.eprint_if(shown, &format!("{}: {line}", log_word(level)));
                 self.logs.lock().push(line);
             }
             CallEvent::Relayed { level, logger, data } => {
                 let logger = logger.map(|logger| format!("{logger}: ")).unwrap_or_default();
                 let line = format!("{level}: {logger}{}", data.to_json_lossy());
-                self.eprint_if(self.verbose, &line);
+                self.eprint_if(self.global.verbose > 0, &line);
             }
             CallEvent::Progress { done, total, message } => {
                 let of = total.map(|total| format!(" of {total}")).unwrap_or_default();

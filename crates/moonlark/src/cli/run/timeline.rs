@@ -96,9 +96,14 @@ fn draw_bar(step: &TimelineCall, first: Duration, whole: Duration) -> String {
 }
 
 fn step_name(step: &TimelineCall) -> String {
-    match step.tool.char_indices().nth(MAX_NAME_COLUMNS) {
-        Some((end, _)) => format!("{}…", &step.tool[..end]),
-        None => step.tool.clone(),
+    truncate_text(&step.tool, MAX_NAME_COLUMNS)
+}
+
+/// The text, or as many letters of it and `…`.
+pub(crate) fn truncate_text(text: &str, columns: usize) -> String {
+    match text.char_indices().nth(columns) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

@@ -9,10 +9,13 @@ use moonlark_gateway::Gateway;
 use moonlark_journal::RunView;
 use serde::{Deserialize, Serialize};
 
+use super::super::run::script_execution::answer_metadata;
 use super::super::served_command::ServedCommand;
 use super::super::source_args::SourceArgs;
-use super::super::{CommandError, CommandResult, GlobalArgs, cli_caller, eprint_line, print_json};
-use super::{load_journal_config, show};
+use super::super::{
+    CommandError, CommandResult, GlobalArgs, cli_caller, eprint_line, load_config, print_json,
+};
+use super::show;
 use crate::project::Project;
 use crate::project_journal;
 
@@ -43,7 +46,7 @@ pub(crate) struct RunsResumeArgs {
 impl RunsResumeArgs {
     pub(super) async fn run(mut self, global: &GlobalArgs) -> CommandResult {
         // Before anything is started for it.
-        project_journal::journal_reader(&load_journal_config(global)?).find_run(&self.id)?;
+        project_journal::journal_reader(&load_config(global)?).find_run(&self.id)?;
         let servers = std::mem::take(&mut self.servers);
         ServedCommand::Resume(self).run(servers, global).await
     }
@@ -157,11 +160,5 @@ async fn resume_run(gateway: &Gateway, args: Object) -> Result<ToolAnswer> {
 
 /// The run that an answer, or a Problem, is of.
 fn answered_run_id(answer: &Result<ToolAnswer>) -> Option<RecordId> {
-    let content = match answer {
-        Ok(ToolAnswer::Content(content)) => content,
-        Ok(_) => return None,
-        Err(problem) => problem.content.as_ref()?,
-    };
-    let told = content.extra.get("_meta")?.get("moonlark/run")?;
-    told.get("id")?.as_str()?.parse().ok()
+    answer_metadata(answer)?.get("id")?.as_str()?.parse().ok()
 }

@@ -6,7 +6,8 @@ use jiff::tz::TimeZone;
 use moonlark_core::record_id::RecordId;
 use moonlark_journal::{CallView, CallerView, RecordedState, RunSummary};
 
-use super::super::run::timeline::format_duration;
+use super::super::format_count;
+use super::super::run::timeline::{format_duration, truncate_text};
 use super::run_status;
 
 /// Columns of a script's first line.
@@ -21,8 +22,7 @@ pub(super) fn list_lines(runs: &[RunSummary]) -> Vec<String> {
 
 /// `2026-11-16 07:40:12  41f0a2b9  ok           120 ms   3 calls  claude  return sdk…`
 pub(super) fn run_line(run: &RunSummary) -> String {
-    let calls =
-        super::super::format_count(usize::try_from(run.calls).unwrap_or(usize::MAX), "call");
+    let calls = format_count(run.calls, "call");
     format!(
         "{}  {}  {:<12} {:>8}  {calls:>9}  {}  {}{}",
         format_local_time(run.at),
@@ -54,7 +54,7 @@ fn call_line(call: &CallView) -> String {
         format_elapsed(call.took),
         caller_label(&call.caller),
         call.tool,
-        truncate_text(&call.arguments),
+        truncate_text(&call.arguments, MAX_SCRIPT_COLUMNS),
     )
 }
 
@@ -83,12 +83,5 @@ fn format_elapsed(took: Option<Duration>) -> String {
 
 fn first_line(script: &str) -> String {
     let line = script.lines().map(str::trim).find(|line| !line.is_empty());
-    truncate_text(line.unwrap_or_default())
-}
-
-fn truncate_text(text: &str) -> String {
-    match text.char_indices().nth(MAX_SCRIPT_COLUMNS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    truncate_text(line.unwrap_or_default(), MAX_SCRIPT_COLUMNS)
 }

@@ -54,8 +54,7 @@ pub(super) fn print_sync_report(
         }
     }
     for stats in forgotten {
-        let documents =
-            format_count(usize::try_from(stats.documents).unwrap_or(usize::MAX), "document");
+        let documents = format_count(stats.documents, "document");
         cli::print_line(format!("{}: no longer configured, {documents} removed", stats.name));
     }
 }

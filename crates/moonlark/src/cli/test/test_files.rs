@@ -54,26 +54,34 @@ impl TestFile {
     }
 
     pub(super) async fn load_tests(&self, project: &Project, call: &Call) -> Result<ScriptTests> {
-        let ScriptFolder { label, main, .. } = self.folder.clone();
-        let files = extensions::folder_files(&self.folder);
-        Ok(match self.subject.kind {
-            ScriptKind::Tool | ScriptKind::Connector | ScriptKind::Agent => ScriptTests::Luau(
-                Arc::new(project.luau.load_tests(label, main, files, call).await?),
-            ),
-            ScriptKind::Extension(_) => ScriptTests::Starlark(Arc::new(
-                project.starlark.load_tests(label, main, files, call).await?,
-            )),
-        })
+        ScriptTests::load(&self.subject.kind, &self.folder, project, call).await
     }
 }
 
 /// The tests of one file, in either language.
-pub(super) enum ScriptTests {
+pub(in super::super) enum ScriptTests {
     Luau(Arc<moonlark_luau::LuauTestFile>),
     Starlark(Arc<moonlark_starlark::StarlarkTestFile>),
 }
 
 impl ScriptTests {
+    /// Load the main file of `folder`, whose tests are about a script of that kind.
+    pub(in super::super) async fn load(
+        kind: &ScriptKind,
+        folder: &ScriptFolder,
+        project: &Project,
+        call: &Call,
+    ) -> Result<ScriptTests> {
+        let ScriptFolder { label, main, .. } = folder.clone();
+        let files = extensions::folder_files(folder);
+        Ok(if matches!(kind, ScriptKind::Extension(_)) {
+            let tests = project.starlark.load_tests(label, main, files, call).await?;
+            ScriptTests::Starlark(Arc::new(tests))
+        } else {
+            ScriptTests::Luau(Arc::new(project.luau.load_tests(label, main, files, call).await?))
+        })
+    }
+
     pub(super) fn test_names(&self) -> &[String] {
         match self {
             ScriptTests::Luau(tests) => &tests.names,
