@@ -129,7 +129,7 @@ struct Corpus {
 }
 
 impl SourceConnector for Corpus {
-    fn scan(&self, scan: SourceScan) -> BoxFuture<moonlark_core::Result<ScanOutcome>> {
+    fn scan(self: Arc<Self>, scan: SourceScan) -> BoxFuture<moonlark_core::Result<ScanOutcome>> {
         let documents = self.documents.clone();
         Box::pin(async move {
             for (number, document) in documents.iter().enumerate() {

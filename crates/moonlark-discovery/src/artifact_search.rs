@@ -29,12 +29,10 @@ fn find_in_artifact(stored: &StoredArtifact, query: &str, limit: usize) -> Resul
     let mut rows = ArtifactRows::default();
     match &stored.held {
         ArtifactContent::Value(value) => rows.add_value(value, String::new(), 0),
-        ArtifactContent::Bytes { bytes, mime } => match std::str::from_utf8(bytes) {
-            Ok(text) => rows.add_lines(text, ""),
-            Err(_) => {
-                return Err(Problem::bad_request(format!("the artifact is {mime}, not text")));
-            }
-        },
+        ArtifactContent::Bytes { bytes, mime } => {
+            let other = |_| Problem::bad_request(format!("the artifact is {mime}, not text"));
+            rows.add_lines(std::str::from_utf8(bytes).map_err(other)?, "");
+        }
     }
     let mut builder = TextIndexBuilder::default();
     for row in &rows.found {
@@ -101,15 +99,9 @@ impl ArtifactRows {
                 for (key, field) in fields {
                     let dot = if place.is_empty() { "" } else { "." };
                     let plain = key.chars().all(|it| it.is_alphanumeric() || it == '_');
-                    self.add_part(
-                        field,
-                        if plain {
-                            format!("{place}{dot}{key}")
-                        } else {
-                            format!("{place}[{key:?}]")
-                        },
-                        depth,
-                    );
+                    let named = format!("{place}{dot}{key}");
+                    let below = if plain { named } else { format!("{place}[{key:?}]") };
+                    self.add_part(field, below, depth);
                 }
             }
             Value::Null | Value::Bytes(_) => {}

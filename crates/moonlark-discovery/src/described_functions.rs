@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::function_search::find_source;
 use crate::index_cache::FunctionIndexCache;
-use crate::{FoundFunction, function_index, function_summary};
+use crate::{function_index, function_summary};
 
 /// One function that was found.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,19 +49,12 @@ pub async fn find_functions(
     let only = source.map(|source| find_source(catalog.sdk(), source)).transpose()?;
     if query.trim().is_empty() {
         let is_asked = |source: &SdkSource| only.is_none_or(|only| std::ptr::eq(source, only));
-        let all = function_index::all_functions(catalog)
-            .filter(|(source, _)| is_asked(source))
-            .take(limit);
-        return Ok(all
-            .map(|(source, function)| describe_function(call, source, function, None))
-            .collect());
+        let all = function_index::all_functions(catalog).filter(|(source, _)| is_asked(source));
+        return Ok(all.take(limit).map(|(of, it)| describe_function(call, of, it, None)).collect());
     }
     let index = FunctionIndexCache::default().get_or_build(catalog).await?;
-    let hits = index.search(catalog, query, only, limit);
-    let describe = |hit: &FoundFunction<'_>| {
-        describe_function(call, hit.source, hit.function, Some(hit.score))
-    };
-    Ok(hits.iter().map(describe).collect())
+    let hits = index.search(catalog, query, only, limit).into_iter();
+    Ok(hits.map(|it| describe_function(call, it.source, it.function, Some(it.score))).collect())
 }
 
 fn describe_function(

@@ -45,8 +45,7 @@ pub(crate) fn get_function_docs(call: &Call, args: &Value) -> Result<String> {
         text.push_str(&format!("{}\n", helper.to_page()));
     }
     for problem in problems {
-        let hint = problem.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
-        text.push_str(&format!("\n-- {}{hint}\n", problem.message));
+        text.push_str(&format!("\n-- {}\n", message_with_hint(&problem)));
     }
     text.truncate(text.trim_end().len());
     Ok(text)
@@ -96,30 +95,41 @@ fn unavailable_source_problem(catalog: &Catalog, source: &str) -> Option<Problem
 
 /// One Problem for all of them.
 fn combine_problems(problems: &[Problem]) -> Option<Problem> {
-    let (first, rest) = problems.split_first()?;
-    let said = |problem: &Problem| match &problem.hint {
+    match problems {
+        [] => None,
+        [one] => Some(one.clone()),
+        [first, ..] => {
+            let all: Vec<String> = problems.iter().map(message_with_hint).collect();
+            Some(Problem::new(first.code, all.join("; ")))
+        }
+    }
+}
+
+fn message_with_hint(problem: &Problem) -> String {
+    match &problem.hint {
         Some(hint) => format!("{}: {hint}", problem.message),
         None => problem.message.clone(),
-    };
-    if rest.is_empty() {
-        Some(first.clone())
-    } else {
-        let all: Vec<String> = problems.iter().map(said).collect();
-        Some(Problem::new(first.code, all.join("; ")))
     }
+}
+
+/// The documentation of functions on one page, with what was seen of their results.
+fn document_functions(
+    functions: &[(&SdkSource, &SdkFunction)],
+    call: &Call,
+) -> Vec<SdkFunctionDocs> {
+    let learned: Vec<Option<ObservedResult>> =
+        functions.iter().map(|(_, function)| observed_result(function, call)).collect();
+    let both = functions.iter().zip(&learned);
+    let entries: Vec<_> = both.map(|((of, it), learned)| (*of, *it, learned.as_ref())).collect();
+    docs_for_page(&entries)
 }
 
 /// Functions with the types that they share.
 pub(crate) fn render_functions(functions: &[(&SdkSource, &SdkFunction)], call: &Call) -> String {
-    let learned: Vec<Option<ObservedResult>> =
-        functions.iter().map(|(_, function)| observed_result(function, call)).collect();
-    let entries: Vec<_> = functions
-        .iter()
-        .zip(&learned)
-        .map(|((source, function), learned)| (*source, *function, learned.as_ref()))
-        .collect();
     let mut text = String::new();
-    for (mut docs, (source, function)) in docs_for_page(&entries).into_iter().zip(functions) {
+    for (mut docs, (source, function)) in
+        document_functions(functions, call).into_iter().zip(functions)
+    {
         if !text.is_empty() {
             text.push('\n');
         }
@@ -149,7 +159,7 @@ fn leave_out_types(docs: &mut SdkFunctionDocs) -> usize {
     let at = find_result_type(&docs.signature).unwrap_or(docs.signature.len());
     let (arguments, result) = docs.signature.split_at(at);
     let for_arguments = reachable_types(arguments, &docs.types);
-    let mut kept: Vec<usize> = for_arguments.clone();
+    let mut kept: Vec<usize> = Vec::new();
     let mut room = MAX_RESULT_TYPES_BYTES;
     let mut left_out = 0;
     for index in reachable_types(result, &docs.types) {
@@ -214,12 +224,8 @@ fn truncate_type_fields(body: String) -> String {
 
 /// The types of a source's functions, each once.
 pub(crate) fn render_source_types(source: &SdkSource, most: usize, call: &Call) -> String {
-    let functions = || source.functions.iter().take(most);
-    let learned: Vec<Option<ObservedResult>> =
-        functions().map(|it| observed_result(it, call)).collect();
-    let entries: Vec<_> =
-        functions().zip(&learned).map(|(it, learned)| (source, it, learned.as_ref())).collect();
-    let types = docs_for_page(&entries).into_iter().flat_map(|docs| docs.types);
+    let functions: Vec<_> = source.functions.iter().take(most).map(|it| (source, it)).collect();
+    let types = document_functions(&functions, call).into_iter().flat_map(|docs| docs.types);
     let written: Vec<String> =
         types.map(|(name, body)| format!("export type {name} = {body}\n")).collect();
     written.join("\n")

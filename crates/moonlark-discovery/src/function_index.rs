@@ -64,24 +64,18 @@ impl FunctionIndex {
 
 /// All functions, in the order of the index.
 pub(crate) fn all_functions(catalog: &Catalog) -> impl Iterator<Item = (&SdkSource, &SdkFunction)> {
-    let of = |source| -> Box<dyn Iterator<Item = _>> {
-        let source: &SdkSource = source;
-        Box::new(source.functions.iter().map(move |function| (source, function)))
-    };
-    catalog.sdk().sources().iter().flat_map(of)
+    let sources = catalog.sdk().sources().iter();
+    sources.flat_map(|source| source.functions.iter().map(move |function| (source, function)))
 }
 
 fn index_entry<'a>(source: &'a SdkSource, function: &'a SdkFunction) -> IndexEntry<'a> {
     let tool = &*function.tool;
+    let name = format!("{}.{}", source.name, function.name);
     let mut entry = IndexEntry {
         names: vec![&function.original],
-        aliases: vec![
-            format!("{}.{}", source.name, function.name),
-            format!("sdk.{}.{}", source.name, function.name),
-        ],
-        summaries: Vec::new(),
+        aliases: vec![format!("{}{name}", crate::SDK_NAME_PREFIX), name],
         body: vec![&source.original],
-        details: Vec::new(),
+        ..IndexEntry::default()
     };
     entry.summaries.extend(tool_title(tool).filter(|title| *title != function.original));
     let (summary, rest) = split_description(tool);

@@ -28,21 +28,17 @@ pub(crate) fn list_functions(call: &Call, args: &Value) -> Result<String> {
     }
     let source = source.map(|source| find_source(catalog.sdk(), source)).transpose()?;
     let wanted = |(of, function): &(&SdkSource, &SdkFunction)| {
+        let tags = || function_index::tool_tags(&function.tool);
         source.is_none_or(|source| std::ptr::eq(*of, source))
-            && tag.is_none_or(|tag| {
-                function_index::tool_tags(&function.tool)
-                    .iter()
-                    .any(|it| it.eq_ignore_ascii_case(tag))
-            })
+            && tag.is_none_or(|tag| tags().iter().any(|it| it.eq_ignore_ascii_case(tag)))
     };
     let found: Vec<_> = function_index::all_functions(catalog).filter(wanted).collect();
     let start = match cursor {
         None => 0,
-        Some(cursor) => cursor
-            .parse::<usize>()
-            .ok()
-            .filter(|start| *start < found.len())
-            .ok_or_else(|| Problem::bad_request("this cursor is from no earlier answer"))?,
+        Some(cursor) => {
+            let start = cursor.parse().ok().filter(|start| *start < found.len());
+            start.ok_or_else(|| Problem::bad_request("this cursor is from no earlier answer"))?
+        }
     };
     let mut page = String::new();
     if let (Some(source), 0) = (source, start) {
@@ -54,12 +50,9 @@ pub(crate) fn list_functions(call: &Call, args: &Value) -> Result<String> {
     for (source, function) in found.iter().skip(start).take(FUNCTIONS_PER_PAGE) {
         page.push_str(&function_line(source, function));
     }
-    if found.len() > start + FUNCTIONS_PER_PAGE {
-        page.push_str(&format!(
-            "{} more: cursor {:?}\n",
-            found.len() - start - FUNCTIONS_PER_PAGE,
-            (start + FUNCTIONS_PER_PAGE).to_string()
-        ));
+    let next = start + FUNCTIONS_PER_PAGE;
+    if found.len() > next {
+        page.push_str(&format!("{} more: cursor \"{next}\"\n", found.len() - next));
     }
     page.truncate(page.trim_end().len());
     Ok(page)
@@ -96,11 +89,12 @@ pub(crate) fn still_connecting_note(catalog: &Catalog) -> String {
 
 /// A source, and what its server says about itself.
 pub(crate) fn source_heading(catalog: &Catalog, source: &SdkSource) -> String {
-    let mut text = format!("sdk.{}: {}\n", source.name, function_count_text(source));
-    if source.original != source.name {
-        text =
-            format!("sdk.{} ({}): {}\n", source.name, source.original, function_count_text(source));
-    }
+    let original = if source.original == source.name {
+        String::new()
+    } else {
+        format!(" ({})", source.original)
+    };
+    let mut text = format!("sdk.{}{original}: {}\n", source.name, function_count_text(source));
     if let Some(theirs) = source_instructions(catalog, source) {
         // Further to the right than what is listed: none of it passes for a function.
         for line in shorten_instructions(theirs).lines() {
@@ -135,10 +129,7 @@ fn list_source_tags(source: &SdkSource) -> String {
     if source.functions.len() <= FUNCTIONS_PER_PAGE {
         return String::new();
     }
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for tag in source.functions.iter().flat_map(|it| function_index::tool_tags(&it.tool)) {
-        *counts.entry(tag).or_default() += 1;
-    }
+    let counts = count_tags(&source.functions);
     if counts.is_empty() {
         return String::new();
     }
@@ -187,17 +178,24 @@ fn unknown_tag_message(catalog: &Catalog, source: Option<&SdkSource>) -> String 
         source.is_none_or(|source| std::ptr::eq(*of, source))
     };
     let functions = function_index::all_functions(catalog).filter(within);
-    let mut tags: Vec<&str> =
-        functions.flat_map(|(_, it)| function_index::tool_tags(&it.tool)).collect();
-    tags.sort_unstable();
-    tags.dedup();
-    tags.truncate(MAX_SUGGESTED_TAGS);
+    let counts = count_tags(functions.map(|(_, function)| function));
+    let tags: Vec<_> = counts.into_keys().take(MAX_SUGGESTED_TAGS).map(visible_in_line).collect();
     if tags.is_empty() {
         "No function has a tag.\n".to_owned()
     } else {
-        let tags: Vec<_> = tags.into_iter().map(visible_in_line).collect();
         format!("No function has this tag. There are {}.\n", tags.join(", "))
     }
+}
+
+/// In order, with how many functions have each.
+fn count_tags<'a>(
+    functions: impl IntoIterator<Item = &'a SdkFunction>,
+) -> BTreeMap<&'a str, usize> {
+    let mut counts = BTreeMap::new();
+    for tag in functions.into_iter().flat_map(|it| function_index::tool_tags(&it.tool)) {
+        *counts.entry(tag).or_default() += 1;
+    }
+    counts
 }
 
 #[cfg(test)]

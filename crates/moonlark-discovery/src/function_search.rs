@@ -90,10 +90,7 @@ pub(crate) fn find_source<'a>(sdk: &'a Sdk, name: &str) -> Result<&'a SdkSource>
     match sdk.find_source(plain) {
         Some(source) => Ok(source),
         // The words are those of a script that names it.
-        None => match sdk.find_function(plain) {
-            Ok((source, _)) => Ok(source),
-            Err(problem) => Err(problem),
-        },
+        None => sdk.find_function(plain).map(|(source, _)| source),
     }
 }
 

@@ -34,17 +34,10 @@ pub(crate) fn summarize_function(
     if types.len() <= MAX_SIGNATURE_TYPES_BYTES {
         text.push_str(&types);
     } else {
-        text.push_str(&format!(
-            "\n  (its types: get_function_docs {})",
-            dotted_name(source, function)
-        ));
+        let name = format!("{}.{}", source.name, function.name);
+        text.push_str(&format!("\n  (its types: get_function_docs {name})"));
     }
     text
-}
-
-/// `github.create_issue`
-pub(crate) fn dotted_name(source: &SdkSource, function: &SdkFunction) -> String {
-    format!("{}.{}", source.name, function.name)
 }
 
 /// `sdk.github.create_issue`
@@ -78,23 +71,31 @@ fn one_line_signature(docs: &SdkFunctionDocs) -> (String, bool) {
 /// arguments.
 pub(crate) fn find_result_type(line: &str) -> Option<usize> {
     let open = line.find('(')?;
-    let (mut depth, mut quoted, mut escaped) = (0usize, false, false);
-    for (at, letter) in line.char_indices().skip_while(|(at, _)| *at < open) {
+    let mut depth = 0usize;
+    let close = unquoted_letters(&line[open..]).find(|(_, letter)| {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    });
+    let at = open + close?.0;
+    line[at..].starts_with("): ").then_some(at + 3)
+}
+
+/// The letters of a line that stand in no string, and where.
+fn unquoted_letters(line: &str) -> impl Iterator<Item = (usize, char)> {
+    let (mut quoted, mut escaped) = (false, false);
+    line.char_indices().filter(move |(_, letter)| {
         match letter {
             _ if escaped => escaped = false,
             '\\' if quoted => escaped = true,
             '"' => quoted = !quoted,
-            '(' if !quoted => depth += 1,
-            ')' if !quoted => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    return line[at..].starts_with("): ").then_some(at + 3);
-                }
-            }
-            _ => {}
+            _ => return !quoted,
         }
-    }
-    None
+        false
+    })
 }
 
 /// The types that a line names, and those that they name, one line each.
@@ -136,17 +137,8 @@ fn collapse_type(body: &str) -> String {
 }
 
 fn strip_comment(line: &str) -> &str {
-    let (mut quoted, mut escaped) = (false, false);
-    for (at, letter) in line.char_indices() {
-        match letter {
-            _ if escaped => escaped = false,
-            '\\' if quoted => escaped = true,
-            '"' => quoted = !quoted,
-            '-' if !quoted && line[at..].starts_with("--") => return &line[..at],
-            _ => {}
-        }
-    }
-    line
+    let comment = unquoted_letters(line).find(|(at, _)| line[*at..].starts_with("--"));
+    comment.map_or(line, |(at, _)| &line[..at])
 }
 
 /// The first paragraph that says something: a heading above it, such as the summary

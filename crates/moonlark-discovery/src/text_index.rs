@@ -5,24 +5,23 @@
 //! together as in the question. Where entries have vectors, those that mean
 //! something like the question are found as well, and both judgements are put
 //! together by `moonlark-search`. It knows nothing of tools;
-//! [`crate::functions`] makes entries of them.
+//! [`crate::function_index`] makes entries of them.
 
 mod index_builder;
 mod summaries;
 mod vocabulary;
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 
 pub use index_builder::{IndexEntry, TextIndexBuilder};
 pub use summaries::split_first_sentence;
 
 use moonlark_search::bm25::inverse_document_frequency;
-use moonlark_search::parsed_query::{QueryTerm, QueryTermKind, query_term_weight};
+use moonlark_search::parsed_query::{QueryTermKind, query_term_weight};
 use moonlark_search::proximity::proximity_gain;
 use moonlark_search::{
-    CollectionStats, CosineStats, FusionCandidate, RowBitmap, StaticEmbeddingModel,
-    cosine_similarity, fuse_scores, normalize_name, quantize_vector, title_gain, top_k,
+    CollectionStats, FusionCandidate, RowBitmap, StaticEmbeddingModel, cosine_similarity,
+    fuse_scores, normalize_name, quantize_vector, title_gain, top_k,
 };
 use summaries::SummaryLines;
 use vocabulary::IndexVocabulary;
@@ -157,8 +156,10 @@ impl TextIndex {
         scores: &[f32],
         accept: impl Fn(u32) -> bool,
     ) -> Vec<f32> {
-        let mut accepted = RowBitmap::new(self.len());
-        (0..self.len()).filter(|entry| accept(*entry as u32)).for_each(|it| accepted.set_bit(it));
+        let mut accepted = RowBitmap::all_clear(self.len());
+        for entry in (0..self.len()).filter(|entry| accept(*entry as u32)) {
+            accepted.insert(entry);
+        }
         let vector = quantize_vector(&StaticEmbeddingModel::builtin().embed(text));
         let found = top_k(&self.rows, &vector, MAX_RERANKED_ENTRIES, Some(&accepted));
         let near = found.best.iter().filter(|(_, cosine)| *cosine >= MIN_SEMANTIC_COSINE);
@@ -175,7 +176,7 @@ impl TextIndex {
         let collection = CollectionStats {
             documents: self.len() as u64,
             asked: asked.asked,
-            cosines: CosineStats::from(&found),
+            cosines: found.cosines,
         };
         let mut together = vec![0.0; scores.len()];
         for fused in fuse_scores(&collection, &candidates) {
@@ -199,12 +200,8 @@ impl TextIndex {
     fn entry_proximity_gain(&self, question: &ResolvedQuery, entry: u32) -> f32 {
         let mut counts: Vec<f32> = vec![0.0; question.pairs.len()];
         let mut before = FIELD_SEPARATOR;
-        for term in self
-            .entry_terms(entry)
-            .iter()
-            .copied()
-            .filter(|term| term & WHOLE_IDENTIFIER_BIT == 0 || *term == FIELD_SEPARATOR)
-        {
+        let in_place = |term: &u32| term & WHOLE_IDENTIFIER_BIT == 0 || *term == FIELD_SEPARATOR;
+        for term in self.entry_terms(entry).iter().copied().filter(in_place) {
             if before != FIELD_SEPARATOR
                 && let Some(pair) = question.pairs.iter().position(|it| it.terms == (before, term))
             {
@@ -239,20 +236,17 @@ impl TextIndex {
 
     fn resolve_query(&self, text: &str) -> ResolvedQuery {
         let question = moonlark_search::ParsedQuery::parse(text);
-        let with = |term: &str| {
-            self.vocabulary.find_word(term).map_or(0, |id| self.term_postings(id).len())
-        };
-        let weights = question.weigh_terms(self.len() as u64, |term| with(term) as u64);
         let find = |term: &str| self.vocabulary.find_word(term);
+        let with = |term: &str| find(term).map_or(0, |id| self.term_postings(id).len() as u64);
+        let weights = question.weigh_terms(self.len() as u64, with);
         let mut terms: Vec<(u32, f32)> =
             weights.terms.iter().filter_map(|it| Some((find(&it.term)?, it.weight))).collect();
-        let is_word = |number: usize| question.terms[number].kind == QueryTermKind::Word;
-        let own = weights.terms.iter().filter(|it| is_word(it.number));
+        let own = weights.terms.iter().filter(|it| it.word);
         let words: Vec<_> = own.filter_map(|it| Some((find(&it.term)?, it.in_title))).collect();
-        let asked_words = question.terms.iter().filter(|it| it.kind == QueryTermKind::Word).count();
-        let complete = words.len() == asked_words;
-        let unknown = |it: &&QueryTerm| it.kind == QueryTermKind::Word && find(&it.term).is_none();
-        for asked in question.terms.iter().filter(unknown).take(MAX_UNKNOWN_WORDS) {
+        let asked_words = || question.terms.iter().filter(|it| it.kind == QueryTermKind::Word);
+        let complete = words.len() == asked_words().count();
+        let unknown = asked_words().filter(|it| find(&it.term).is_none());
+        for asked in unknown.take(MAX_UNKNOWN_WORDS) {
             for (id, likeness) in self.vocabulary.find_similar_words(&asked.term) {
                 if !terms.iter().any(|it| it.0 == id) {
                     let times = asked.times * SIMILAR_WORD_WEIGHT * likeness;
@@ -319,15 +313,12 @@ struct QueryPair {
 
 /// The best of them, best first; of equals, the one that was added first.
 fn best_hits(scores: &[f32], most: usize, accept: impl Fn(u32) -> bool) -> Vec<IndexHit> {
-    let order = |a: &IndexHit, b: &IndexHit| -> Ordering {
-        b.score.total_cmp(&a.score).then(a.entry.cmp(&b.entry))
-    };
-    let mut hits: Vec<IndexHit> = Vec::new();
-    for (entry, score) in scores.iter().enumerate() {
-        if *score > 0.0 && accept(entry as u32) {
-            hits.push(IndexHit { entry: entry as u32, score: *score, exact: false });
-        }
-    }
+    let order =
+        |a: &IndexHit, b: &IndexHit| b.score.total_cmp(&a.score).then(a.entry.cmp(&b.entry));
+    let scored =
+        (0..).zip(scores).map(|(entry, score)| IndexHit { entry, score: *score, exact: false });
+    let mut hits: Vec<IndexHit> =
+        scored.filter(|hit| hit.score > 0.0 && accept(hit.entry)).collect();
     if most == 0 {
         return Vec::new();
     }

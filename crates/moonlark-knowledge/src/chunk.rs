@@ -47,13 +47,9 @@ pub fn split_into_chunks(document: &ExtractedDocument, settings: &ChunkSettings)
     let settings = settings.with_clamped_sizes();
     let mut chunks = Vec::new();
     for section in section::collect_sections(&document.blocks, &settings) {
-        let mut pack = SectionPacker {
-            document,
-            section: &section,
-            settings: &settings,
-            open: None,
-            done: vec![],
-        };
+        let (open, done) = (None, Vec::new());
+        let mut pack =
+            SectionPacker { document, section: &section, settings: &settings, open, done };
         for block in &document.blocks[section.blocks.clone()] {
             pack.add_block(block);
         }
@@ -163,28 +159,16 @@ impl SectionPacker<'_> {
             let text = part.trim_end().trim_start_matches(['\n', '\r']);
             let start = open.range.start + (part.trim_end().len() - text.len());
             let mut heading = path.clone();
-            let [first, rest @ ..] = &open.parts[..] else {
-                return build_chunk(heading, text, start, &open);
-            };
-            if rest.iter().all(|part| part == first) {
+            if let [first, rest @ ..] = &open.parts[..]
+                && rest.iter().all(|part| part == first)
+            {
                 heading.push(first.clone());
             }
-            build_chunk(heading, text, start, &open)
+            let range = start..start + text.len();
+            let chunk = TextChunk { heading, text: text.to_owned(), range, cut: open.cut };
+            (!text.trim_start().is_empty()).then_some(chunk)
         })
     }
-}
-
-fn build_chunk(
-    heading: Vec<String>,
-    text: &str,
-    start: usize,
-    open: &ChunkDraft,
-) -> Option<TextChunk> {
-    if text.trim_start().is_empty() {
-        return None;
-    }
-    let range = start..start + text.len();
-    Some(TextChunk { heading, text: text.to_owned(), range, cut: open.cut })
 }
 
 fn draft_from_block(block: &TextBlock) -> ChunkDraft {

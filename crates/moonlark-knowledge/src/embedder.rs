@@ -101,16 +101,8 @@ fn quantize_to_bytes(vector: &[f32]) -> QuantizedVector {
 
 /// What is embedded of a chunk: where it stands belongs to what it says.
 pub(crate) fn embedding_text(title: &str, heading: Option<&str>, text: &str) -> String {
-    let heading = heading.unwrap_or_default();
-    let mut all = String::with_capacity(title.len() + heading.len() + text.len() + 2);
-    for part in [title, heading] {
-        if !part.is_empty() {
-            all.push_str(part);
-            all.push('\n');
-        }
-    }
-    all.push_str(text);
-    all
+    let above = [title, heading.unwrap_or_default()].into_iter().filter(|it| !it.is_empty());
+    above.chain([text]).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -138,12 +138,11 @@ fn no_section_problem(wanted: &str, sections: &[String]) -> Problem {
     Problem::bad_request(message).with_hint(match near {
         Some(near) => format!("did you mean {near}?"),
         None if sections.is_empty() => "it has no headings: use offset and limit".to_owned(),
-        None => format!("there are {}", take_named_sections(names.map(str::to_owned)).join(", ")),
+        None => {
+            let some: Vec<&str> = names.take(MAX_NAMED_SECTIONS).collect();
+            format!("there are {}", some.join(", "))
+        }
     })
-}
-
-fn take_named_sections(all: impl Iterator<Item = String>) -> Vec<String> {
-    all.take(MAX_NAMED_SECTIONS).collect()
 }
 
 impl DocumentExcerpt {
@@ -161,9 +160,8 @@ impl DocumentExcerpt {
             let rest = format!("{left} more characters: ask again with offset {end}");
             object.insert("rest".to_owned(), rest.into());
             if !self.sections.is_empty() {
-                let sections = take_named_sections(self.sections.iter().cloned());
-                let sections = sections.into_iter().map(Value::Str).collect();
-                object.insert("sections".to_owned(), Value::Array(sections));
+                let some = &self.sections[..self.sections.len().min(MAX_NAMED_SECTIONS)];
+                object.insert("sections".to_owned(), some.to_vec().into());
             }
         }
         Value::Object(object)

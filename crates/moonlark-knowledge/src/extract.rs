@@ -18,6 +18,7 @@ mod text_decoding;
 use std::ops::Range;
 use std::time::Duration;
 
+use moonlark_core::limits::format_size;
 use moonlark_core::{Problem, Result, Value};
 
 use crate::source_connector::{ItemContent, SourceItem};
@@ -26,7 +27,7 @@ pub(crate) use document_format::file_extension;
 pub use pdf::run_pdf_reader_if_requested;
 
 /// What a document is made of.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExtractedDocument {
     /// What it calls itself, or else the last part of its `source_id`.
     pub title: Option<String>,
@@ -97,38 +98,28 @@ impl Default for ExtractLimits {
 
 /// Computes, and may start a process and wait for it: not for an async thread.
 pub fn extract_document(item: &SourceItem, limits: &ExtractLimits) -> Result<ExtractionOutcome> {
-    let (format, text) = match &item.content {
-        ItemContent::Text(text) => (document_format::detect_text_format(item), Some(text.clone())),
+    let (format, read) = match &item.content {
+        ItemContent::Text(text) => {
+            let format = document_format::detect_text_format(item);
+            (format, extract_text(item, format, text.clone(), limits)?)
+        }
         ItemContent::Bytes(bytes) => match document_format::detect_bytes_format(item, bytes) {
             Err(reason) => return Ok(ExtractionOutcome::Skipped(reason)),
-            Ok(format) if format.is_text() => match text_decoding::decode_text(item, format, bytes)
-            {
-                Some(text) => (format, Some(text)),
+            Ok(format @ DocumentFormat::Pdf) => (format, pdf::extract_pdf(bytes, limits)?),
+            Ok(format @ DocumentFormat::Docx) => (format, docx::extract_docx(bytes, limits)?),
+            Ok(format) => match text_decoding::decode_text(item, format, bytes) {
+                Some(text) => (format, extract_text(item, format, text, limits)?),
                 None => return Ok(ExtractionOutcome::Skipped("it is not text".to_owned())),
             },
-            Ok(format) => (format, None),
         },
     };
-    let mut extracted = match (text, &item.content) {
-        (Some(text), _) => extract_text(item, format, text, limits)?,
-        (None, ItemContent::Bytes(bytes)) => {
-            let read = match format {
-                DocumentFormat::Pdf => pdf::extract_pdf(bytes, limits)?,
-                _ => docx::extract_docx(bytes, limits)?,
-            };
-            match read {
-                ExtractionOutcome::Text(extracted) => *extracted,
-                skipped => return Ok(skipped),
-            }
-        }
-        (None, ItemContent::Text(_)) => return Err(Problem::internal("text of no text format")),
-    };
+    let ExtractionOutcome::Text(mut extracted) = read else { return Ok(read) };
     if extracted.blocks.is_empty() {
         return Ok(ExtractionOutcome::Skipped("there is no text in it".to_owned()));
     }
     extracted.content_type = document_format::media_type(item, format);
-    extracted.title = extracted.title.or_else(|| title_from_source_id(&item.source_id));
-    Ok(ExtractionOutcome::Text(Box::new(extracted)))
+    extracted.title = extracted.title.take().or_else(|| title_from_source_id(&item.source_id));
+    Ok(ExtractionOutcome::Text(extracted))
 }
 
 fn extract_text(
@@ -136,45 +127,23 @@ fn extract_text(
     format: DocumentFormat,
     text: String,
     limits: &ExtractLimits,
-) -> Result<ExtractedDocument> {
+) -> Result<ExtractionOutcome> {
     if text.len() > limits.text {
         return Err(too_long_problem(limits.text));
     }
-    Ok(match format {
+    Ok(ExtractionOutcome::Text(Box::new(match format {
         DocumentFormat::Markdown => markdown::extract_markdown(text),
         DocumentFormat::Html => html::extract_html(&text, limits)?,
         DocumentFormat::Code => {
-            source_code::extract_code(text, document_format::source_language(item))
+            source_code::extract_code(text, document_format::language_from_name(&item.source_id))
         }
         DocumentFormat::Rows => plain_text::extract_rows(text),
         _ => plain_text::extract_plain_text(text),
-    })
-}
-
-impl ExtractedDocument {
-    fn from_blocks(text: String, blocks: Vec<TextBlock>) -> ExtractedDocument {
-        ExtractedDocument {
-            title: None,
-            author: None,
-            content_type: String::new(),
-            metadata: Value::Null,
-            text,
-            blocks,
-        }
-    }
-}
-
-impl TextBlock {
-    fn new(kind: TextBlockKind, range: Range<usize>) -> TextBlock {
-        TextBlock { kind, range }
-    }
+    })))
 }
 
 fn too_long_problem(most: usize) -> Problem {
-    Problem::limit_exceeded(format!(
-        "its text is longer than {}",
-        moonlark_core::limits::format_size(most)
-    ))
+    Problem::limit_exceeded(format!("its text is longer than {}", format_size(most)))
 }
 
 /// The last part of a path or URL.
@@ -198,6 +167,10 @@ fn trim_range(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let start = range.start + (part.len() - part.trim_start().len());
     let end = range.end - (part.len() - part.trim_end().len());
     (start < end).then_some(start..end)
+}
+
+fn trimmed_block(text: &str, kind: TextBlockKind, range: Range<usize>) -> Option<TextBlock> {
+    trim_range(text, range).map(|range| TextBlock { kind, range })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use moonlark_core::{ProblemCode, Value};
 use parking_lot::Mutex;
 
-use crate::knowledge_testing::{Listed, Shared, content, find, item, small, sync};
+use crate::knowledge_testing::{Listed, content, find, fresh_file, item, small, sync};
 use crate::store::KnowledgeStore;
 use crate::sync::BatchSize;
 use crate::{
@@ -73,7 +73,7 @@ async fn a_crash_at_any_step_of_a_sync_loses_and_doubles_nothing() {
         }),
         ..SyncOptions::default()
     };
-    let connector = Arc::new(Shared(Arc::new(Listed::new(items_of_version(1)))));
+    let connector = Arc::new(Listed::new(items_of_version(1)));
     knowledge.sync_source("docs", "script", connector, options).await.unwrap();
     assert_eq!(content(&file), after);
     let crashes = crashes.lock().clone();
@@ -111,8 +111,7 @@ fn a_sync_for_others_to_kill() {
         progress: Arc::new(|advance| eprintln!("step {advance:?}")),
         ..SyncOptions::default()
     };
-    let connector =
-        Arc::new(Shared(Arc::new(Listed::new(items_of_version(number.parse().unwrap())))));
+    let connector = Arc::new(Listed::new(items_of_version(number.parse().unwrap())));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let done = runtime.block_on(async {
         small(Path::new(&file)).sync_source("docs", "script", connector, options).await
@@ -136,8 +135,7 @@ fn sync_command(file: &Path, number: usize) -> Command {
 
 #[tokio::test]
 async fn killed_again_and_again_a_sync_ends_as_if_nothing_had_happened() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("k.db");
+    let (folder, file) = fresh_file();
     for number in [0, 1] {
         let mut kills = 0;
         loop {
@@ -198,8 +196,7 @@ async fn a_disk_that_takes_no_more_is_a_problem_and_later_all_is_well() {
 
 #[tokio::test]
 async fn a_full_disk_says_so_and_keeps_what_was_committed() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("k.db");
+    let (folder, file) = fresh_file();
     let mut store = KnowledgeStore::new(&file);
     store.most_pages = Some(40);
     let batch = BatchSize { items: 3, ..BatchSize::default() };
@@ -218,12 +215,10 @@ async fn a_full_disk_says_so_and_keeps_what_was_committed() {
 
 #[tokio::test]
 async fn a_file_that_is_no_knowledge_base_is_a_problem() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("k.db");
+    let (_folder, file) = fresh_file();
     std::fs::write(&file, "This is a letter to my aunt. ".repeat(1_000)).unwrap();
-    let Err(problem) = KnowledgeDatabase::open(&file, KnowledgeSettings::default()).await else {
-        panic!()
-    };
+    let opened = KnowledgeDatabase::open(&file, KnowledgeSettings::default()).await;
+    let problem = opened.err().unwrap();
     assert_eq!(
         problem.message,
         format!("{} is not the knowledge base, or damaged", file.display())
@@ -235,13 +230,11 @@ async fn a_file_that_is_no_knowledge_base_is_a_problem() {
 
 #[tokio::test]
 async fn a_file_from_a_newer_version_is_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("k.db");
+    let (_folder, file) = fresh_file();
     sync(&small(&file), Listed::of(&[("a", "rhubarb")])).await.unwrap();
     rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 7).unwrap();
-    let Err(problem) = KnowledgeDatabase::open(&file, KnowledgeSettings::default()).await else {
-        panic!()
-    };
+    let opened = KnowledgeDatabase::open(&file, KnowledgeSettings::default()).await;
+    let problem = opened.err().unwrap();
     let expected = format!(
         "the knowledge base {} was written by a newer Moonlark: its tables have version 7, and this one knows version 1",
         file.display()
@@ -257,8 +250,7 @@ async fn a_file_from_a_newer_version_is_left_alone() {
 
 #[tokio::test]
 async fn a_file_from_before_it_had_a_version_is_read_and_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("k.db");
+    let (_folder, file) = fresh_file();
     sync(&small(&file), Listed::of(&[("a", "rhubarb")])).await.unwrap();
     rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 0).unwrap();
     assert_eq!(find(&small(&file), "rhubarb").await, ["a"]);
@@ -268,8 +260,7 @@ async fn a_file_from_before_it_had_a_version_is_read_and_written() {
 
 #[tokio::test]
 async fn other_tables_in_the_file_do_not_matter() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("k.db");
+    let (_folder, file) = fresh_file();
     rusqlite::Connection::open(&file)
         .unwrap()
         .execute_batch("CREATE TABLE journal (run); INSERT INTO journal VALUES (1)")
@@ -282,8 +273,7 @@ async fn other_tables_in_the_file_do_not_matter() {
 
 #[tokio::test]
 async fn a_damaged_file_gives_answers_or_problems_and_never_a_panic() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("k.db");
+    let (folder, file) = fresh_file();
     sync(&small(&file), Listed::new(items_of_version(0))).await.unwrap();
     // Into the file itself.
     rusqlite::Connection::open(&file)
@@ -327,8 +317,7 @@ async fn a_damaged_file_gives_answers_or_problems_and_never_a_panic() {
 
 #[tokio::test]
 async fn a_file_that_was_moved_away_and_made_anew_is_read_anew() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("k.db");
+    let (_folder, file) = fresh_file();
     let knowledge = small(&file);
     sync(&knowledge, Listed::of(&[("a", "rhubarb")])).await.unwrap();
     assert_eq!(find(&knowledge, "rhubarb").await, ["a"]);

@@ -14,13 +14,11 @@ use cap_std::fs::Dir;
 use ignore::{DirEntry, WalkBuilder};
 use moonlark_core::limits::format_size;
 use moonlark_core::tool::BoxFuture;
-use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Value};
 
-use crate::extract::file_extension;
 use crate::globs::PathGlobs;
-use crate::source_connector::{
-    ItemContent, ScanFinding, ScanOutcome, SourceConnector, SourceItem, SourceScan,
-};
+use crate::source_connector::{ScanFinding, ScanOutcome, SourceConnector, SourceItem, SourceScan};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use stable_read::{FileReadOutcome, FileStat};
 
 #[derive(Debug, Clone)]
@@ -40,10 +38,6 @@ pub struct FilesystemSettings {
 }
 
 pub struct FilesystemConnector {
-    inner: Arc<FilesystemScanner>,
-}
-
-struct FilesystemScanner {
     settings: FilesystemSettings,
     globs: PathGlobs,
 }
@@ -55,16 +49,15 @@ impl FilesystemConnector {
     pub fn new(settings: FilesystemSettings) -> Result<FilesystemConnector> {
         let key = format!("connectors.filesystem.{}", settings.name);
         let globs = PathGlobs::new(&key, &settings.include, &settings.exclude)?;
-        Ok(FilesystemConnector { inner: Arc::new(FilesystemScanner { settings, globs }) })
+        Ok(FilesystemConnector { settings, globs })
     }
 }
 
 impl SourceConnector for FilesystemConnector {
-    fn scan(&self, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>> {
-        let inner = self.inner.clone();
+    fn scan(self: Arc<Self>, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>> {
         Box::pin(async move {
             // It ends when nobody listens any more.
-            let scanned = tokio::task::spawn_blocking(move || inner.scan_folder(&scan)).await;
+            let scanned = tokio::task::spawn_blocking(move || self.scan_folder(&scan)).await;
             scanned.unwrap_or_else(|error| {
                 Err(Problem::internal(format!("reading the folder ended: {error}")))
             })
@@ -72,7 +65,7 @@ impl SourceConnector for FilesystemConnector {
     }
 }
 
-impl FilesystemScanner {
+impl FilesystemConnector {
     fn scan_folder(&self, scan: &SourceScan) -> Result<ScanOutcome> {
         let (root, before) = self.resolve_root()?;
         let dir = Dir::open_ambient_dir(&root, ambient_authority())
@@ -94,26 +87,24 @@ impl FilesystemScanner {
             }
         }
         // A disk that went away meanwhile must not look like an empty one.
-        match self.resolve_root() {
-            Ok((_, after)) if after == before => Ok(ScanOutcome { complete, state: Value::Null }),
-            Ok(_) => Err(self.replaced_root_problem()),
-            Err(problem) => Err(problem),
+        if self.resolve_root()?.1 == before {
+            return Ok(ScanOutcome { complete, state: Value::Null });
         }
+        let shown = self.settings.root.display();
+        Err(Problem::unavailable(format!("the folder {shown} became another while it was read"))
+            .with_hint("sync again"))
     }
 
     /// The folder as it is now, and which one that is.
     fn resolve_root(&self) -> Result<(PathBuf, (u64, u64))> {
         use std::os::unix::fs::MetadataExt;
-        let root = self
-            .settings
-            .root
-            .canonicalize()
-            .map_err(|error| self.unusable_root_problem(&error))?;
-        let found = root.metadata().map_err(|error| self.unusable_root_problem(&error))?;
+        let unusable = |error| self.unusable_root_problem(&error);
+        let root = self.settings.root.canonicalize().map_err(unusable)?;
+        let found = root.metadata().map_err(unusable)?;
         if !found.is_dir() {
             let shown = self.settings.root.display();
             return Err(Problem::bad_config(format!("{shown} is not a folder"))
-                .at_location(moonlark_core::SourceLocation::in_file(self.config_key()))
+                .at_location(SourceLocation::in_file(self.config_key()))
                 .with_hint("root is the folder that the documents are in"));
         }
         Ok((root, (found.dev(), found.ino())))
@@ -156,13 +147,12 @@ impl FilesystemScanner {
             return None;
         }
         if kind.is_symlink() {
-            return Some(ScanFinding::Skipped(
-                id,
-                "it is a link, and links are not followed".to_owned(),
-            ));
+            let reason = "it is a link, and links are not followed".to_owned();
+            return Some(ScanFinding::Skipped(id, reason));
         }
+        let irregular = || "it is not a regular file".to_owned();
         if !kind.is_file() {
-            return Some(ScanFinding::Skipped(id, "it is not a regular file".to_owned()));
+            return Some(ScanFinding::Skipped(id, irregular()));
         }
         let stat = match entry.metadata() {
             Ok(metadata) => FileStat::from_metadata(&metadata),
@@ -175,15 +165,16 @@ impl FilesystemScanner {
             return Some(ScanFinding::Same(id));
         }
         Some(match stable_read::read_stable(dir, path, self.settings.max_file) {
-            Ok(FileReadOutcome::Content(bytes, stat)) => {
-                ScanFinding::Item(Box::new(self.build_item(id, bytes, &stat)))
-            }
+            Ok(FileReadOutcome::Content(bytes, stat)) => ScanFinding::Item(Box::new(SourceItem {
+                source_url: self.settings.url.as_deref().map(|url| join_url_path(url, &id)),
+                updated_at: stat.modified_at(),
+                stamp: stat.is_settled().then(|| stat.stamp()),
+                ..SourceItem::from_file(id, bytes)
+            })),
             Ok(FileReadOutcome::TooLarge(size)) => {
                 ScanFinding::Skipped(id, self.too_large_reason(size))
             }
-            Ok(FileReadOutcome::Other) => {
-                ScanFinding::Skipped(id, "it is not a regular file".to_owned())
-            }
+            Ok(FileReadOutcome::Other) => ScanFinding::Skipped(id, irregular()),
             Ok(FileReadOutcome::Unsettled) => ScanFinding::Failed(
                 id,
                 Problem::unavailable("the file changes while it is read")
@@ -191,26 +182,6 @@ impl FilesystemScanner {
             ),
             Err(error) => return self.read_failure(id, error),
         })
-    }
-
-    fn build_item(&self, id: String, bytes: Vec<u8>, stat: &FileStat) -> SourceItem {
-        let folder = id.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let metadata = Value::from_fields([
-            ("folder", folder.into()),
-            ("extension", file_extension(&id).into()),
-        ]);
-        SourceItem {
-            source_url: self.settings.url.as_deref().map(|url| join_url_path(url, &id)),
-            title: None,
-            content: ItemContent::Bytes(bytes.into()),
-            content_type: None,
-            author: None,
-            created_at: None,
-            updated_at: stat.modified_at(),
-            metadata,
-            stamp: stat.is_settled().then(|| stat.stamp()),
-            source_id: id,
-        }
     }
 
     /// None when it is gone: that is no problem, it is just not there.
@@ -222,8 +193,7 @@ impl FilesystemScanner {
     }
 
     fn too_large_reason(&self, bytes: u64) -> String {
-        let most = format_size(usize::try_from(self.settings.max_file).unwrap_or(usize::MAX));
-        let has = format_size(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let (has, most) = (format_file_size(bytes), format_file_size(self.settings.max_file));
         format!("it has {has}, and {}.max_file is {most}", self.config_key())
     }
 
@@ -233,29 +203,22 @@ impl FilesystemScanner {
 
     fn unusable_root_problem(&self, error: &std::io::Error) -> Problem {
         let shown = self.settings.root.display();
-        let (code, what) = match error.kind() {
+        let problem = match error.kind() {
             std::io::ErrorKind::NotFound => {
-                (ProblemCode::NotFound, format!("there is no folder {shown}"))
+                Problem::not_found(format!("there is no folder {shown}"))
             }
-            kind => {
-                (ProblemCode::Unavailable, format!("the folder {shown} cannot be read: {kind}"))
-            }
+            kind => Problem::unavailable(format!("the folder {shown} cannot be read: {kind}")),
         };
-        Problem::new(code, what)
-            .at_location(moonlark_core::SourceLocation::in_file(format!(
-                "{}.root",
-                self.config_key()
-            )))
+        problem
+            .at_location(SourceLocation::in_file(format!("{}.root", self.config_key())))
             .with_hint(
                 "what was read of it before stays; correct root, or mount what belongs there",
             )
     }
+}
 
-    fn replaced_root_problem(&self) -> Problem {
-        let shown = self.settings.root.display();
-        Problem::unavailable(format!("the folder {shown} became another while it was read"))
-            .with_hint("sync again")
-    }
+pub(crate) fn format_file_size(bytes: u64) -> String {
+    format_size(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
 /// A folder that cannot be listed; none if it is only gone.
@@ -276,15 +239,13 @@ fn folder_problem(root: &Path, error: &ignore::Error) -> Option<(String, Problem
 
 fn error_path(error: &ignore::Error) -> Option<&Path> {
     // Wrapped a few times: line, depth, path.
-    let mut error = error;
-    for _ in 0..8 {
-        error = match error {
-            ignore::Error::WithPath { path, .. } => return Some(path),
-            ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => err,
-            _ => return None,
-        };
+    match error {
+        ignore::Error::WithPath { path, .. } => Some(path),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => {
+            error_path(err)
+        }
+        _ => None,
     }
-    None
 }
 
 fn unreadable_problem(what: &str, error: &std::io::Error) -> Problem {
@@ -312,19 +273,9 @@ pub(crate) fn source_id_from_path(path: &Path) -> String {
 
 /// The address of a path below another.
 pub(crate) fn join_url_path(url: &str, path: &str) -> String {
-    let mut out = url.trim_end_matches('/').to_owned();
-    for name in path.split('/') {
-        out.push('/');
-        for byte in name.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                    out.push(byte.into());
-                }
-                other => out.push_str(&format!("%{other:02X}")),
-            }
-        }
-    }
-    out
+    const ESCAPED_IN_PATHS: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
+    format!("{}/{}", url.trim_end_matches('/'), utf8_percent_encode(path, ESCAPED_IN_PATHS))
 }
 
 #[cfg(test)]

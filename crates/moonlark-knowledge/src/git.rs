@@ -15,19 +15,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use moonlark_core::limits::format_size;
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Value};
 
-use crate::extract::file_extension;
+use crate::filesystem::{format_file_size, join_url_path};
 use crate::globs::PathGlobs;
-use crate::source_connector::{
-    ItemContent, ScanFinding, ScanOutcome, SourceConnector, SourceItem, SourceScan,
-};
+use crate::source_connector::{ScanFinding, ScanOutcome, SourceConnector, SourceItem, SourceScan};
 use git_command::GitCommand as Command;
 pub use git_fetch::redact_repository_url;
-use git_objects::{GitBlobReader, GitBlobSize, GitTree, GitTreeEntry};
-use web_url::ForgeWebUrl;
+use git_objects::{GitBlobReader, GitTree, GitTreeEntry};
+use web_url::forge_folder_url;
 
 #[derive(Debug, Clone)]
 pub struct GitSettings {
@@ -54,10 +51,6 @@ pub enum GitRepository {
 }
 
 pub struct GitConnector {
-    inner: Arc<GitScanner>,
-}
-
-struct GitScanner {
     settings: GitSettings,
     globs: PathGlobs,
 }
@@ -66,7 +59,8 @@ struct GitScanner {
 struct GitHead {
     command: Command,
     commit: String,
-    forge: Option<ForgeWebUrl>,
+    /// Where its files are on the web, if that is known.
+    forge: Option<String>,
 }
 
 impl GitConnector {
@@ -74,35 +68,33 @@ impl GitConnector {
         let key = format!("connectors.git.{}", settings.name);
         let globs = PathGlobs::new(&key, &settings.include, &settings.exclude)?;
         let wrong = |field: &str, what: &str| {
-            Err(Problem::bad_config(what)
-                .at_location(SourceLocation::in_file(format!("{key}.{field}"))))
+            let place = SourceLocation::in_file(format!("{key}{field}"));
+            Err(Problem::bad_config(what).at_location(place))
         };
         if settings.name.contains(['/', '\\']) || settings.name.starts_with('.') {
-            return Err(Problem::bad_config("the name would be a path")
-                .at_location(SourceLocation::in_file(key)));
+            return wrong("", "the name would be a path");
         }
         // What begins like an option would be one to some program on the way.
         if let GitRepository::Url(url) = &settings.from {
             let bad = |char: char| char.is_control() || char.is_whitespace();
             if url.is_empty() || url.starts_with('-') || url.contains(bad) {
-                return wrong("url", "the url is not one of a repository");
+                return wrong(".url", "the url is not one of a repository");
             }
         }
         if settings.branch.as_deref().is_some_and(|branch| !is_branch_name(branch)) {
-            return wrong("branch", "no branch can have this name");
+            return wrong(".branch", "no branch can have this name");
         }
-        Ok(GitConnector { inner: Arc::new(GitScanner { settings, globs }) })
+        Ok(GitConnector { settings, globs })
     }
 }
 
 impl SourceConnector for GitConnector {
-    fn scan(&self, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>> {
-        let inner = self.inner.clone();
-        Box::pin(async move { inner.scan_repository(&scan).await })
+    fn scan(self: Arc<Self>, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>> {
+        Box::pin(async move { self.scan_repository(&scan).await })
     }
 }
 
-impl GitScanner {
+impl GitConnector {
     async fn scan_repository(&self, scan: &SourceScan) -> Result<ScanOutcome> {
         let head = match &self.settings.from {
             GitRepository::Url(url) => self.fetch_head(url).await?,
@@ -140,44 +132,29 @@ impl GitScanner {
             return Ok(ScanFinding::Same(path));
         }
         match blobs.find_size(&blob).await? {
-            GitBlobSize::Bytes(bytes) if bytes <= self.settings.max_file => {
+            Some(bytes) if bytes <= self.settings.max_file => {
                 let content = blobs.read_content(&blob, bytes).await?;
                 if content.starts_with(b"version https://git-lfs.github.com/") {
-                    return Ok(ScanFinding::Skipped(
-                        path,
-                        "its content is not in git, but in LFS".into(),
-                    ));
+                    let reason = "its content is not in git, but in LFS".to_owned();
+                    return Ok(ScanFinding::Skipped(path, reason));
                 }
-                let forge = head.forge.as_ref();
-                let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
                 Ok(ScanFinding::Item(Box::new(SourceItem {
-                    title: None,
-                    content: ItemContent::Bytes(content.into()),
-                    content_type: None,
-                    source_url: forge.map(|forge| forge.page_url(&path)),
-                    author: None,
-                    created_at: None,
+                    source_url: head.forge.as_ref().map(|folder| join_url_path(folder, &path)),
                     updated_at: when,
-                    metadata: Value::from_fields([
-                        ("folder", folder.into()),
-                        ("extension", file_extension(&path).into()),
-                    ]),
                     stamp: Some(blob),
-                    source_id: path,
+                    ..SourceItem::from_file(path, content)
                 })))
             }
-            size => Ok(ScanFinding::Skipped(path, self.too_large_reason(&size))),
+            size => Ok(ScanFinding::Skipped(path, self.too_large_reason(size))),
         }
     }
 
     async fn fetch_head(&self, url: &str) -> Result<GitHead> {
         let command = git_fetch::fetch_newest(&self.settings, url).await?;
-        let commit = command
-            .resolve_commit(git_fetch::FETCHED_HEAD_REF)
-            .await?
-            .ok_or_else(|| self.empty_repository_problem())?;
+        let commit = command.resolve_commit(git_fetch::FETCHED_HEAD_REF).await?;
+        let commit = commit.ok_or_else(|| self.empty_repository_problem())?;
         let branch = self.settings.branch.as_deref().unwrap_or("HEAD");
-        Ok(GitHead { command, commit, forge: ForgeWebUrl::for_repository(url, branch, "") })
+        Ok(GitHead { command, commit, forge: forge_folder_url(url, branch, "") })
     }
 
     async fn open_local_head(&self, path: &std::path::Path) -> Result<GitHead> {
@@ -188,19 +165,16 @@ impl GitScanner {
         // Says whether it is a repository at all, and which part of it.
         let prefix = command.read_output(&["rev-parse", "--show-prefix"]).await;
         let prefix = prefix.map_err(|problem| problem.at_location(SourceLocation::in_file(key)))?;
-        let commit = match &self.settings.branch {
-            None => command
-                .resolve_commit("HEAD")
-                .await?
-                .ok_or_else(|| self.empty_repository_problem())?,
-            Some(branch) => self.resolve_branch(&command, branch).await?,
-        };
-        let branch = match &self.settings.branch {
-            Some(branch) => branch.clone(),
-            None => command.read_output(&["rev-parse", "--abbrev-ref", "HEAD"]).await?,
+        let (commit, branch) = match &self.settings.branch {
+            Some(branch) => (self.resolve_branch(&command, branch).await?, branch.clone()),
+            None => {
+                let commit = command.resolve_commit("HEAD").await?;
+                let commit = commit.ok_or_else(|| self.empty_repository_problem())?;
+                (commit, command.read_output(&["rev-parse", "--abbrev-ref", "HEAD"]).await?)
+            }
         };
         let origin = command.read_output(&["config", "--get", "remote.origin.url"]).await;
-        let forge = origin.ok().and_then(|url| ForgeWebUrl::for_repository(&url, &branch, &prefix));
+        let forge = origin.ok().and_then(|url| forge_folder_url(&url, &branch, &prefix));
         Ok(GitHead { command, commit, forge })
     }
 
@@ -217,13 +191,13 @@ impl GitScanner {
         Problem::unavailable("the repository has no commits yet")
     }
 
-    fn too_large_reason(&self, found: &GitBlobSize) -> String {
-        let shown = |bytes: u64| format_size(usize::try_from(bytes).unwrap_or(usize::MAX));
-        let most = shown(self.settings.max_file);
+    /// Of no size where it was too large to be fetched.
+    fn too_large_reason(&self, size: Option<u64>) -> String {
+        let most = format_file_size(self.settings.max_file);
         let key = format!("connectors.git.{}.max_file", self.settings.name);
-        match found {
-            GitBlobSize::Bytes(bytes) => format!("it has {}, and {key} is {most}", shown(*bytes)),
-            GitBlobSize::NotFetched => format!("it has more than {key}, which is {most}"),
+        match size.map(format_file_size) {
+            Some(size) => format!("it has {size}, and {key} is {most}"),
+            None => format!("it has more than {key}, which is {most}"),
         }
     }
 }

@@ -7,9 +7,8 @@
 //! is known by its place there, its ordinal.
 //!
 //! It knows terms and vectors as they are handed over, not where they are from,
-//! and it ranks nothing: that is [`crate::search`].
+//! and it ranks nothing: that is [`crate::knowledge_search`].
 
-mod bit_set;
 mod index_snapshot;
 mod postings;
 mod segment_builder;
@@ -20,7 +19,6 @@ mod term_blocks;
 mod varint;
 mod vectors;
 
-pub(crate) use bit_set::GrowableBitSet;
 pub(crate) use index_snapshot::{CurrentIndexSnapshot, IndexSnapshot, LoadedSegment};
 pub(crate) use postings::{ChunkPosting, decode_postings};
 pub(crate) use segment_builder::SegmentBuilder;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use moonlark_core::{Problem, ProblemCode, Result};
+use moonlark_core::{Problem, Result};
 use tokio::sync::Semaphore;
 
 use crate::chunk::ChunkSettings;
@@ -91,7 +91,7 @@ impl KnowledgeDatabase {
             })?;
             found.flatten().ok_or_else(|| {
                 let id = moonlark_core::value::shorten_text(document);
-                Problem::new(ProblemCode::NotFound, format!("there is no document {id}"))
+                Problem::not_found(format!("there is no document {id}"))
                     .with_hint("ids are in the results of search; a document that is gone from its source is gone here")
             })
         })
@@ -102,10 +102,8 @@ impl KnowledgeDatabase {
     pub async fn list_sources(&self) -> Result<Vec<SourceStats>> {
         let inner = self.0.clone();
         run_blocking(move || {
-            let statistics = inner
-                .store
-                .in_read_transaction(|connection| Ok(store::source_statistics(connection)?))?;
-            Ok(statistics.unwrap_or_default())
+            let read = |connection: &_| Ok(store::source_statistics(connection)?);
+            Ok(inner.store.in_read_transaction(read)?.unwrap_or_default())
         })
         .await
     }

@@ -5,7 +5,7 @@ use moonlark_core::Value;
 use moonlark_core::value::Object;
 use sha2::{Digest, Sha256};
 
-use crate::search_query::{count_value, text_value, time_value};
+use crate::search_query::{count_value, time_value};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct KnowledgeDocument {
@@ -40,7 +40,7 @@ impl KnowledgeDocument {
         let chunk = |part: &DocumentChunk| {
             Value::from_fields([
                 ("index", count_value(part.index)),
-                ("heading", text_value(part.heading.as_deref())),
+                ("heading", part.heading.clone().into()),
                 ("text", Value::Str(part.text.clone())),
             ])
         };
@@ -51,11 +51,11 @@ impl KnowledgeDocument {
             ("chunks", Value::Array(self.chunks.iter().map(chunk).collect())),
             ("source", Value::Str(self.source.clone())),
             ("source_id", Value::Str(self.source_id.clone())),
-            ("source_url", text_value(self.source_url.as_deref())),
-            ("author", text_value(self.author.as_deref())),
+            ("source_url", self.source_url.clone().into()),
+            ("author", self.author.clone().into()),
             ("created_at", time_value(self.created_at)),
             ("updated_at", time_value(self.updated_at)),
-            ("content_type", text_value(self.content_type.as_deref())),
+            ("content_type", self.content_type.clone().into()),
             ("metadata", self.metadata.clone()),
         ])
     }
@@ -86,7 +86,7 @@ impl SourceStats {
             ("documents", whole(self.documents)),
             ("chunks", whole(self.chunks)),
             ("last_sync", time_value(self.last_sync)),
-            ("problem", text_value(self.problem.as_deref())),
+            ("problem", self.problem.clone().into()),
         ];
         fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }

@@ -29,7 +29,7 @@ use crate::search_query::{SearchMode, SearchQuery, SearchResults};
 use crate::store::{self, StoreResult};
 use crate::sync::{HEADING_SEPARATOR, path_words};
 use keyword_scores::KeywordScores;
-use search_filter::SegmentMasks;
+use search_filter::build_segment_masks;
 use semantic_scores::SemanticScores;
 
 /// Documents that each part proposes, for every one that is asked for.
@@ -116,11 +116,10 @@ async fn embed_question(
     match (embedder, embedder.model_name()) {
         (TextEmbedder::Builtin, _) => Ok(QuestionMeaning::Builtin),
         (TextEmbedder::Http(_), Some(name)) if has_enough_vectors(knowledge, &name).await? => {
-            let rows =
+            let mut rows =
                 embedder.embed_texts(vec![text.to_owned()], EmbeddingPurpose::Question).await?;
             Ok(rows
-                .into_iter()
-                .next()
+                .pop()
                 .map_or(QuestionMeaning::Nothing, |row| QuestionMeaning::Known((name, row))))
         }
         (TextEmbedder::Http(_), _) => Ok(QuestionMeaning::Builtin),
@@ -159,26 +158,24 @@ type ChunkPosition = u32;
 
 impl DocumentSearch<'_> {
     fn find_documents(mut self) -> StoreResult<SearchResults> {
-        let Some(masks) = self.build_masks()? else {
+        let (filter, notes) = (&self.query.filter, &mut self.notes);
+        let masks = build_segment_masks(self.connection, self.snapshot, filter, notes)?;
+        let Some(masks) = masks else {
             return Ok(SearchResults { hits: Vec::new(), notes: self.notes });
         };
         let most = (self.query.limit * CANDIDATES_PER_RESULT).max(MIN_CANDIDATES);
         let question = ParsedQuery::parse(&self.query.text);
         let scores = match self.query.mode {
-            SearchMode::Semantic => KeywordScores::empty(),
+            SearchMode::Semantic => KeywordScores::default(),
             _ => KeywordScores::score_chunks(self.connection, self.snapshot, &masks, &question)?,
         };
         let model = self.answering_model();
         let nearness = match (&model, &self.vector) {
-            (Some(model), Some((_, row))) => SemanticScores::score_chunks(
-                self.connection,
-                self.snapshot,
-                &masks,
-                model,
-                row,
-                most,
-            )?,
-            _ => SemanticScores::empty(),
+            (Some(model), Some((_, row))) => {
+                let (connection, snapshot) = (self.connection, self.snapshot);
+                SemanticScores::score_chunks(connection, snapshot, &masks, model, row, most)?
+            }
+            _ => SemanticScores::default(),
         };
         let mut places: BTreeSet<ChunkPosition> =
             scores.best_by_document(self.snapshot, most).into_iter().collect();
@@ -199,14 +196,7 @@ impl DocumentSearch<'_> {
         };
         let ranked = self.rank_candidates(&collection, &candidates);
         let chosen = self.group_by_document(ranked);
-        let hits = hits::build_hits(
-            self.connection,
-            self.snapshot,
-            self.query,
-            &scores,
-            &candidates,
-            chosen,
-        )?;
+        let hits = self.build_hits(&scores, &candidates, chosen)?;
         Ok(SearchResults { hits, notes: self.notes })
     }
 
@@ -244,15 +234,6 @@ impl DocumentSearch<'_> {
         Ok(())
     }
 
-    fn build_masks(&mut self) -> StoreResult<Option<SegmentMasks>> {
-        search_filter::build_segment_masks(
-            self.connection,
-            self.snapshot,
-            &self.query.filter,
-            &mut self.notes,
-        )
-    }
-
     /// The model whose rows answer.
     fn answering_model(&mut self) -> Option<EmbeddingModel> {
         let (name, row) = self.vector.as_ref()?;
@@ -286,17 +267,14 @@ impl DocumentSearch<'_> {
         candidates: &[FusionCandidate<ChunkPosition>],
     ) -> Vec<FusedScore<ChunkPosition>> {
         let mut ranked = fuse_scores(collection, candidates);
-        let by = match self.query.mode {
-            SearchMode::Hybrid => None,
-            SearchMode::Keyword => {
-                Some((0.0, (|it| it.keyword) as fn(&FusedScore<ChunkPosition>) -> f32))
-            }
-            SearchMode::Semantic => {
-                Some((1.0, (|it| it.semantic) as fn(&FusedScore<ChunkPosition>) -> f32))
-            }
-        };
-        if let Some((weight, part)) = by {
-            ranked.iter_mut().for_each(|it| (it.score, it.weight) = (part(it), weight));
+        for it in &mut ranked {
+            (it.score, it.weight) = match self.query.mode {
+                SearchMode::Hybrid => (it.score, it.weight),
+                SearchMode::Keyword => (it.keyword, 0.0),
+                SearchMode::Semantic => (it.semantic, 1.0),
+            };
+        }
+        if self.query.mode != SearchMode::Hybrid {
             ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.id.cmp(&b.id)));
         }
         ranked.retain(|it| it.score > 0.0);

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, Result, Value};
+use moonlark_search::RowBitmap;
 use rusqlite::Connection;
+use tempfile::TempDir;
 
-use crate::index::{GrowableBitSet, every_posting};
+use crate::index::every_posting;
 use crate::store::KnowledgeStore;
 use crate::sync::BatchSize;
 use crate::{
@@ -61,12 +63,9 @@ impl Listed {
     }
 }
 
-/// So that a test can look at it afterwards.
-pub(crate) struct Shared(pub(crate) Arc<Listed>);
-
-impl SourceConnector for Shared {
-    fn scan(&self, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>> {
-        let it = self.0.clone();
+impl SourceConnector for Listed {
+    fn scan(self: Arc<Self>, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>> {
+        let it = self;
         Box::pin(async move {
             *it.got_state.lock() = scan.state.clone();
             let closed = |_| Problem::internal("nobody listens");
@@ -94,6 +93,13 @@ impl SourceConnector for Shared {
     }
 }
 
+/// Where a test has a knowledge base to itself, for as long as it holds the folder.
+pub(crate) fn fresh_file() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("k.db");
+    (folder, file)
+}
+
 /// A knowledge base that commits after few items, so that there is much to go wrong.
 pub(crate) fn small(file: &Path) -> KnowledgeDatabase {
     with(file, TextEmbedder::Builtin)
@@ -114,8 +120,7 @@ pub(crate) async fn sync_as(
     name: &str,
     listed: Arc<Listed>,
 ) -> Result<SyncSummary> {
-    let connector = Arc::new(Shared(listed));
-    knowledge.sync_source(name, "script", connector, SyncOptions::default()).await
+    knowledge.sync_source(name, "script", listed, SyncOptions::default()).await
 }
 
 /// What a search finds, by the names that the source has for it.
@@ -210,11 +215,8 @@ fn index_lines(connection: &Connection, names: &BTreeMap<u32, String>) -> Vec<St
     let mut segments = statement.query([]).unwrap();
     while let Some(row) = segments.next().unwrap() {
         let segment: i64 = row.get(0).unwrap();
-        let bits = GrowableBitSet::from_bytes(
-            row.get_ref(1).unwrap().as_blob().unwrap(),
-            row.get(2).unwrap(),
-        );
-        let bits = bits.unwrap();
+        let bytes = row.get_ref(1).unwrap().as_blob().unwrap();
+        let bits = RowBitmap::from_bytes(bytes, row.get(2).unwrap()).unwrap();
         alive += bits.count_set();
         let chunks = crate::index::chunks_in_segment(connection, segment).unwrap();
         let mut of = connection.prepare(&format!("{sql} WHERE segment = {segment}")).unwrap();

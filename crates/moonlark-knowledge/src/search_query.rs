@@ -81,7 +81,7 @@ pub struct SearchResults {
 }
 
 /// A document that was found, by its best chunk.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct DocumentHit {
     /// Of the document; stable across syncs.
     pub id: String,
@@ -122,11 +122,10 @@ impl SearchResults {
     /// `{results, notes?}`, as every way in shows it.
     pub fn to_value(&self) -> Value {
         let mut object = Object::new();
-        let hits = self.hits.iter().map(DocumentHit::to_value).collect();
-        object.insert("results".to_owned(), Value::Array(hits));
+        let hits: Vec<Value> = self.hits.iter().map(DocumentHit::to_value).collect();
+        object.insert("results".to_owned(), hits.into());
         if !self.notes.is_empty() {
-            let notes = self.notes.iter().cloned().map(Value::Str).collect();
-            object.insert("notes".to_owned(), Value::Array(notes));
+            object.insert("notes".to_owned(), self.notes.clone().into());
         }
         Value::Object(object)
     }
@@ -146,9 +145,9 @@ impl DocumentHit {
         set("snippet", Value::Str(self.snippet.clone()));
         set("source", Value::Str(self.source.clone()));
         set("source_id", Value::Str(self.source_id.clone()));
-        set("source_url", text_value(self.source_url.as_deref()));
+        set("source_url", self.source_url.clone().into());
         set("updated_at", time_value(self.updated_at));
-        set("heading", text_value(self.heading.as_deref()));
+        set("heading", self.heading.clone().into());
         set("chunk", count_value(self.chunk));
         if !self.also.is_empty() {
             set("also", Value::Array(self.also.iter().copied().map(count_value).collect()));
@@ -161,12 +160,11 @@ impl DocumentHit {
 
 impl ScoreExplanation {
     fn to_value(&self) -> Value {
-        let terms = self.terms.iter().cloned().map(Value::Str).collect();
         Value::from_fields([
             ("keyword", self.keyword.map_or(Value::Null, rounded_score)),
             ("semantic", self.semantic.map_or(Value::Null, rounded_score)),
             ("weight", rounded_score(self.weight)),
-            ("terms", Value::Array(terms)),
+            ("terms", self.terms.clone().into()),
         ])
     }
 }
@@ -176,12 +174,8 @@ fn rounded_score(score: f32) -> Value {
     Value::Float((f64::from(score) * 10_000.0).round() / 10_000.0)
 }
 
-pub(crate) fn text_value(text: Option<&str>) -> Value {
-    text.map_or(Value::Null, |text| Value::Str(text.to_owned()))
-}
-
 pub(crate) fn time_value(time: Option<Timestamp>) -> Value {
-    time.map_or(Value::Null, |time| Value::Str(time.to_string()))
+    time.map(|time| time.to_string()).into()
 }
 
 pub(crate) fn count_value(number: usize) -> Value {

@@ -9,6 +9,8 @@ use moonlark_core::tool::BoxFuture;
 use moonlark_core::{Problem, Result, Value};
 use tokio::sync::mpsc;
 
+use crate::extract::file_extension;
+
 /// One document as its source has it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SourceItem {
@@ -34,6 +36,28 @@ pub struct SourceItem {
 pub enum ItemContent {
     Text(String),
     Bytes(Bytes),
+}
+
+impl SourceItem {
+    /// A file by its path below the root of its source.
+    pub(crate) fn from_file(path: String, content: Vec<u8>) -> SourceItem {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let metadata = Value::from_fields([
+            ("folder", folder.into()),
+            ("extension", file_extension(&path).into()),
+        ]);
+        let content = ItemContent::Bytes(content.into());
+        SourceItem { content, metadata, source_id: path, ..SourceItem::default() }
+    }
+}
+
+impl ItemContent {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            ItemContent::Text(text) => text.as_bytes(),
+            ItemContent::Bytes(bytes) => bytes,
+        }
+    }
 }
 
 impl Default for ItemContent {
@@ -83,5 +107,5 @@ pub struct ScanOutcome {
 
 /// A place that documents come from.
 pub trait SourceConnector: Send + Sync {
-    fn scan(&self, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>>;
+    fn scan(self: Arc<Self>, scan: SourceScan) -> BoxFuture<Result<ScanOutcome>>;
 }

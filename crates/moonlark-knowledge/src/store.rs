@@ -4,13 +4,14 @@
 //! commit and never wait for the writer. The tables are named `kb_`; the journal
 //! has a file of its own. What the tables mean is
 //! in `schema.sql`; what is in them is written by [`crate::sync`] and read by
-//! [`crate::search`].
+//! [`crate::knowledge_search`].
 
 mod document_bodies;
 mod document_changes;
 mod documents;
 mod source_lock;
 mod source_rows;
+mod statements;
 mod store_error;
 
 use std::path::{Path, PathBuf};
@@ -23,10 +24,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
 pub(crate) use document_bodies::write_body;
-pub(crate) use document_changes::{
-    delete_chunks, delete_document, insert_chunk, insert_document, update_document_content,
-    update_document_row,
-};
+pub(crate) use document_changes::{delete_chunks, delete_document, insert_chunk, write_document};
 pub(crate) use documents::{
     DocumentRow, KnownDocument, chunk_range, documents_of_source, find_document,
     find_known_document, find_same_content, find_skip, find_stamp, forget_skip, parse_metadata,
@@ -39,6 +37,7 @@ pub(crate) use source_rows::{
     record_sync_failure, record_sync_success, release_free_pages, set_next_chunk, set_recipe,
     source_statistics, upsert_source,
 };
+pub(crate) use statements::{execute_cached, query_all, query_first};
 pub(crate) use store_error::{MapStoreError, StoreResult, damaged_error};
 
 static KNOWLEDGE_DATABASE: StateDatabase = StateDatabase {

@@ -44,16 +44,12 @@ impl<const N: usize> Bm25Weights<N> {
     }
 
     /// How much a term counts that is so often in fields so long: from 0 to
-    /// [`MOST`].
+    /// [`MAX_TERM_WEIGHT`].
     pub fn term_weight(&self, counts: [u32; N], lengths: [u32; N]) -> f32 {
-        let mut times = 0.0;
-        for field in 0..N {
-            if counts[field] > 0 {
-                times +=
-                    counts[field] as f32 * self.occurrence_weight(field, lengths[field] as f32);
-            }
-        }
-        saturate_count(times)
+        let present = (0..N).filter(|field| counts[*field] > 0);
+        let weight =
+            |field| counts[field] as f32 * self.occurrence_weight(field, lengths[field] as f32);
+        saturate_count(present.map(weight).sum())
     }
 
     /// What a term counts that is in a field of this length once, before

@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 use wordpiece::WordPieceTokenizer;
 
 /// The one model there is.
+#[derive(Default)]
 pub struct StaticEmbeddingModel {
     pieces: WordPieceTokenizer,
     /// A row of signed bytes for each piece.

@@ -16,8 +16,6 @@
 //! left out gains over the better of its two parts all the same.
 //! `cargo x bench knowledge` measures what they are worth.
 
-use std::cmp::Ordering;
-
 use crate::bm25::{MAX_TERM_WEIGHT, inverse_document_frequency};
 
 /// How many rare words a usual question has.
@@ -46,9 +44,8 @@ pub struct FusionCandidate<I> {
 pub struct CollectionStats {
     /// How many documents rarity was counted in.
     pub documents: u64,
-    /// [`crate::Weights::asked`].
+    /// [`crate::QueryWeights::asked`].
     pub asked: f32,
-    /// From [`crate::Found`].
     pub cosines: CosineStats,
 }
 
@@ -56,6 +53,7 @@ pub struct CollectionStats {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CosineStats {
     pub rows: usize,
+    /// The cosine of a usual row, and how far the others are from that.
     pub mean: f32,
     pub deviation: f32,
 }
@@ -92,10 +90,7 @@ pub fn fuse_scores<I: Copy + Ord>(
         })
         .collect();
     // By the sum: scores near 1 are all alike.
-    let order = |a: &(f32, FusedScore<I>), b: &(f32, FusedScore<I>)| -> Ordering {
-        b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id))
-    };
-    fused.sort_unstable_by(order);
+    fused.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.id.cmp(&b.1.id)));
     fused.into_iter().map(|(_, it)| it).collect()
 }
 
@@ -133,12 +128,6 @@ impl CosineStats {
         let deviation = mean(square(self.deviation), square(PRIOR_COSINES.deviation)).sqrt();
         let deviation = deviation.max(MIN_COSINE_DEVIATION);
         CosineStats { rows: self.rows, mean: mean(self.mean, PRIOR_COSINES.mean), deviation }
-    }
-}
-
-impl From<&crate::NearestRows> for CosineStats {
-    fn from(found: &crate::NearestRows) -> CosineStats {
-        CosineStats { rows: found.rows, mean: found.mean, deviation: found.deviation }
     }
 }
 

@@ -143,7 +143,7 @@ pub struct WeightedTerm {
     pub in_title: f32,
     /// Whether it is a word of the question itself.
     pub word: bool,
-    /// Which of [`ParsedQuery::for_each_term`].
+    /// Which of [`ParsedQuery::terms`].
     pub number: usize,
 }
 
@@ -185,7 +185,6 @@ impl QueryParser {
         if let Some(number) = self.numbers.get(term) {
             let asked = &mut terms[*number];
             match (asked.kind, kind) {
-                (_, QueryTermKind::Joined | QueryTermKind::Form) => {}
                 (QueryTermKind::Word, QueryTermKind::Word)
                 | (QueryTermKind::Also, QueryTermKind::Also) => asked.times += 1.0,
                 (_, QueryTermKind::Word) => asked.kind = QueryTermKind::Word,

@@ -17,12 +17,8 @@ const MAX_PROXIMITY_PAIRS: usize = 64;
 
 pub struct ProximityGain<'a> {
     numbers: FxHashMap<&'a str, usize>,
-    pairs: FxHashMap<(usize, usize), ProximityPair>,
-}
-
-struct ProximityPair {
-    number: usize,
-    weight: f32,
+    /// Neighbours by their numbers, in the order of the question, and what they are worth.
+    pairs: Vec<((usize, usize), f32)>,
 }
 
 impl<'a> ProximityGain<'a> {
@@ -30,18 +26,14 @@ impl<'a> ProximityGain<'a> {
     pub fn new(question: &'a ParsedQuery, weights: &QueryWeights) -> ProximityGain<'a> {
         let worth: FxHashMap<usize, f32> =
             weights.terms.iter().map(|it| (it.number, it.weight)).collect();
-        let mut of = ProximityGain { numbers: FxHashMap::default(), pairs: FxHashMap::default() };
-        for (first, second) in &question.pairs {
-            let (Some(one), Some(other)) = (worth.get(first), worth.get(second)) else { continue };
-            let (number, weight) = (of.pairs.len(), (one + other) / 2.0);
-            if number == MAX_PROXIMITY_PAIRS {
-                break;
-            }
-            of.numbers.insert(&question.terms[*first].term, *first);
-            of.numbers.insert(&question.terms[*second].term, *second);
-            of.pairs.insert((*first, *second), ProximityPair { number, weight });
-        }
-        of
+        let weighed = question.pairs.iter().filter_map(|(first, second)| {
+            let weight = (worth.get(first)? + worth.get(second)?) / 2.0;
+            Some(((*first, *second), weight))
+        });
+        let pairs: Vec<_> = weighed.take(MAX_PROXIMITY_PAIRS).collect();
+        let words = pairs.iter().flat_map(|((first, second), _)| [*first, *second]);
+        let numbers = words.map(|number| (question.terms[number].term.as_str(), number)).collect();
+        ProximityGain { numbers, pairs }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -63,18 +55,15 @@ impl<'a> ProximityGain<'a> {
                 }
                 let number = self.numbers.get(term.text).copied();
                 if let (Some(before), Some(number)) = (before, number)
-                    && let Some(pair) = self.pairs.get(&(before, number))
+                    && let Some(pair) = self.pairs.iter().position(|it| it.0 == (before, number))
                 {
-                    counts[pair.number] += 1.0;
+                    counts[pair] += 1.0;
                 }
                 before = number;
             });
         }
-        let of = |pair: &ProximityPair| proximity_gain(pair.weight, counts[pair.number]);
-        // In the order of the question, so that sums are the same every time.
-        let mut pairs: Vec<&ProximityPair> = self.pairs.values().collect();
-        pairs.sort_unstable_by_key(|pair| pair.number);
-        pairs.into_iter().map(of).sum()
+        let counted = self.pairs.iter().zip(counts);
+        counted.map(|((_, weight), times)| proximity_gain(*weight, times)).sum()
     }
 }
 

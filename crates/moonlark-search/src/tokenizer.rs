@@ -13,7 +13,8 @@ mod stop_words;
 
 use std::ops::Range;
 
-use fold::{fold_letters, is_combining_mark};
+pub(crate) use fold::fold_letters;
+use fold::is_combining_mark;
 pub(crate) use german::{is_german_text, other_word_forms};
 pub use stem::stem_word;
 pub use stop_words::is_stop_word;
@@ -55,8 +56,7 @@ pub fn for_each_term(text: &str, mut each: impl FnMut(TextTerm<'_>)) {
             reader.extract_run(text, start..at);
         }
         if is_pictogram(letter) {
-            let end = at + letter.len_utf8();
-            (reader.each)(TextTerm { text: &text[at..end], at: at..end, role: TermRole::Word });
+            reader.emit_span(text, at..at + letter.len_utf8(), TermRole::Word);
         }
     }
     if let Some(start) = start {
@@ -72,7 +72,6 @@ pub(crate) fn for_each_joined_pair(text: &str, mut each: impl FnMut(&str)) {
         if run.is_empty() || run.len() > MAX_WORD_BYTES {
             continue;
         }
-        word.clear();
         fold_letters(run, &mut word);
         if !before.is_empty() {
             before.push_str(&word);
@@ -100,29 +99,12 @@ pub fn split_name(name: &str) -> String {
 
 /// The runs of letters and digits of a text. Ideographs are a run each.
 pub(crate) fn for_each_run(text: &str, mut each: impl FnMut(&str)) {
-    let mut start = None;
-    for (at, letter) in text.char_indices() {
-        let alone = is_ideograph(letter);
-        if is_word_char(letter) && letter != '_' && !alone {
-            start.get_or_insert(at);
-            continue;
-        }
-        if let Some(start) = start.take() {
-            each(&text[start..at]);
-        }
-        if alone {
-            each(&text[at..at + letter.len_utf8()]);
-        }
+    let is_gap = |letter| !is_ideograph(letter) && (letter == '_' || !is_word_char(letter));
+    let runs = text.split(is_gap);
+    for part in runs.flat_map(|run| run.split_inclusive(is_ideograph)) {
+        let (word, ideograph) = part.split_at(part.trim_end_matches(is_ideograph).len());
+        [word, ideograph].into_iter().filter(|run| !run.is_empty()).for_each(&mut each);
     }
-    if let Some(start) = start {
-        each(&text[start..]);
-    }
-}
-
-/// A run in plain small letters, in place of what was in `word`.
-pub(crate) fn fold_run(run: &str, word: &mut String) {
-    word.clear();
-    fold_letters(run, word);
 }
 
 /// Turns runs of letters into terms, in buffers that are used again.
@@ -169,7 +151,6 @@ impl<F: FnMut(TextTerm<'_>)> TermExtractor<'_, F> {
 
     /// A part of a run in plain small letters; whether there is anything to find.
     fn fold_part(&mut self, part: &str) -> bool {
-        self.word.clear();
         if part.len() > 2 * MAX_WORD_BYTES {
             return false;
         }
@@ -188,6 +169,11 @@ impl<F: FnMut(TextTerm<'_>)> TermExtractor<'_, F> {
         }
     }
 
+    /// What stands in the text just as it is looked up.
+    fn emit_span(&mut self, text: &str, at: Range<usize>, role: TermRole) {
+        (self.each)(TextTerm { text: &text[at.clone()], at, role });
+    }
+
     fn extract_unspaced_run(&mut self, text: &str, at: Range<usize>) {
         let mut before: Option<Range<usize>> = None;
         let mut spaced: Option<usize> = None;
@@ -198,15 +184,9 @@ impl<F: FnMut(TextTerm<'_>)> TermExtractor<'_, F> {
                     self.extract_run(text, start..place.start);
                 }
                 if let Some(before) = before {
-                    let pair = before.start..place.end;
-                    (self.each)(TextTerm {
-                        text: &text[pair.clone()],
-                        at: pair,
-                        role: TermRole::Word,
-                    });
+                    self.emit_span(text, before.start..place.end, TermRole::Word);
                 }
-                let one = &text[place.clone()];
-                (self.each)(TextTerm { text: one, at: place.clone(), role: TermRole::Letter });
+                self.emit_span(text, place.clone(), TermRole::Letter);
                 before = Some(place);
             } else {
                 before = None;

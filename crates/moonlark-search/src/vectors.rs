@@ -8,8 +8,11 @@
 
 mod dot_product;
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+
+use crate::fuse::CosineStats;
+use crate::row_bitmap::RowBitmap;
 
 /// How many times the usual size a number in a row may be. What is larger is
 /// cut to that.
@@ -21,51 +24,8 @@ pub struct NearestRows {
     /// Numbers of rows and their cosines, nearest first; of equals, the first
     /// row first.
     pub best: Vec<(u32, f32)>,
-    /// How many rows were looked at.
-    pub rows: usize,
-    /// The cosine of a usual row, and how far the others are from that.
-    pub mean: f32,
-    pub deviation: f32,
-}
-
-/// Which rows count.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RowBitmap {
-    words: Vec<u64>,
-}
-
-impl RowBitmap {
-    pub fn new(length: usize) -> RowBitmap {
-        RowBitmap { words: vec![0; length.div_ceil(64)] }
-    }
-
-    pub fn from_words(words: Vec<u64>) -> RowBitmap {
-        RowBitmap { words }
-    }
-
-    pub fn as_words(&self) -> &[u64] {
-        &self.words
-    }
-
-    pub fn set_bit(&mut self, bit: usize) {
-        if let Some(word) = self.words.get_mut(bit / 64) {
-            *word |= 1 << (bit % 64);
-        }
-    }
-
-    pub fn clear_bit(&mut self, bit: usize) {
-        if let Some(word) = self.words.get_mut(bit / 64) {
-            *word &= !(1 << (bit % 64));
-        }
-    }
-
-    pub fn has_bit(&self, bit: usize) -> bool {
-        self.words.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
-    }
-
-    pub fn count_ones(&self) -> usize {
-        self.words.iter().map(|word| word.count_ones() as usize).sum()
-    }
+    /// Of all rows that were looked at.
+    pub cosines: CosineStats,
 }
 
 /// A vector as a row. One that points nowhere stays so.
@@ -91,35 +51,37 @@ pub fn top_k(rows: &[i8], query: &[i8], most: usize, mask: Option<&RowBitmap>) -
     if length == 0 {
         return NearestRows::default();
     }
-    let product = dot_product::DotProduct::for_query(query);
-    let mut heap: BinaryHeap<Reverse<ScoredRow>> = BinaryHeap::with_capacity(most.min(1024) + 1);
+    // The nearest is the greatest; of equals, the first.
+    let mut heap: BinaryHeap<Reverse<(i32, Reverse<u32>)>> =
+        BinaryHeap::with_capacity(most.min(1024) + 1);
     let (mut count, mut sum, mut squares) = (0_u64, 0_i64, 0_f64);
     for (number, row) in rows.chunks_exact(length).enumerate() {
-        if mask.is_some_and(|mask| !mask.has_bit(number)) {
+        if mask.is_some_and(|mask| !mask.get(number)) {
             continue;
         }
-        let near = product.with_row(row);
+        let near = dot_product::dot_product(row, query);
         count += 1;
         sum += i64::from(near);
         squares += f64::from(near) * f64::from(near);
         if heap.len() < most {
-            heap.push(Reverse(ScoredRow { near, row: number as u32 }));
+            heap.push(Reverse((near, Reverse(number as u32))));
         } else if let Some(mut last) = heap.peek_mut()
-            && near > last.0.near
+            && near > last.0.0
         {
-            *last = Reverse(ScoredRow { near, row: number as u32 });
+            *last = Reverse((near, Reverse(number as u32)));
         }
     }
-    let mut best: Vec<ScoredRow> = heap.into_iter().map(|Reverse(near)| near).collect();
-    best.sort_unstable_by(|a, b| b.cmp(a));
+    let best = heap.into_sorted_vec().into_iter();
     let mean = sum as f64 / count.max(1) as f64;
     let deviation = (squares / count.max(1) as f64 - mean * mean).max(0.0).sqrt();
     let unit = f64::from(cosine_from_product(1, length));
     NearestRows {
-        best: best.into_iter().map(|it| (it.row, cosine_from_product(it.near, length))).collect(),
-        rows: count as usize,
-        mean: (mean * unit) as f32,
-        deviation: (deviation * unit) as f32,
+        best: best.map(|Reverse((near, row))| (row.0, cosine_from_product(near, length))).collect(),
+        cosines: CosineStats {
+            rows: count as usize,
+            mean: (mean * unit) as f32,
+            deviation: (deviation * unit) as f32,
+        },
     }
 }
 
@@ -132,25 +94,6 @@ fn quantization_scale(length: usize) -> f32 {
 
 fn cosine_from_product(product: i32, length: usize) -> f32 {
     product as f32 / (quantization_scale(length) * quantization_scale(length))
-}
-
-#[derive(PartialEq, Eq)]
-struct ScoredRow {
-    near: i32,
-    row: u32,
-}
-
-/// The nearest is the greatest; of equals, the first.
-impl Ord for ScoredRow {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.near.cmp(&other.near).then(other.row.cmp(&self.row))
-    }
-}
-
-impl PartialOrd for ScoredRow {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
 }
 
 #[cfg(test)]
@@ -205,15 +148,14 @@ mod tests {
     #[test]
     fn only_what_the_mask_has_is_found() {
         let rows: Vec<i8> = (1..200).flat_map(|seed| quantize_vector(&vector(seed, 64))).collect();
-        let mut mask = RowBitmap::new(199);
-        mask.set_bit(3);
-        mask.set_bit(190);
-        mask.set_bit(5_000);
+        let mut mask = RowBitmap::all_clear(199);
+        mask.insert(3);
+        mask.insert(190);
+        mask.insert(5_000);
         let found = top_k(&rows, &quantize_vector(&vector(4, 64)), 10, Some(&mask));
         assert_eq!(found.best.iter().map(|it| it.0).collect::<Vec<_>>(), [3, 190]);
-        assert_eq!((found.rows, mask.count_ones()), (2, 2));
-        mask.clear_bit(3);
-        assert!(!mask.has_bit(3) && mask.has_bit(190));
+        assert_eq!((found.cosines.rows, mask.count_set()), (2, 3));
+        assert!(mask.remove(3) && !mask.get(3) && mask.get(190));
     }
 
     #[test]
@@ -222,7 +164,7 @@ mod tests {
         let rows: Vec<i8> = (0..50).flat_map(|_| row.clone()).collect();
         let found = top_k(&rows, &row, 3, None);
         assert_eq!(found.best.iter().map(|it| it.0).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(found.deviation, 0.0);
+        assert_eq!(found.cosines.deviation, 0.0);
     }
 
     #[test]

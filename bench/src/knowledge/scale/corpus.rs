@@ -44,7 +44,7 @@ impl UpTo {
 }
 
 impl SourceConnector for UpTo {
-    fn scan(&self, scan: SourceScan) -> BoxFuture<moonlark_core::Result<ScanOutcome>> {
+    fn scan(self: Arc<Self>, scan: SourceScan) -> BoxFuture<moonlark_core::Result<ScanOutcome>> {
         let (files, chunks, most) = (self.files.clone(), self.chunks.clone(), self.most);
         Box::pin(async move {
             let (out, mut found) = mpsc::channel(4);
@@ -78,7 +78,7 @@ impl Mixed {
 }
 
 impl SourceConnector for Mixed {
-    fn scan(&self, scan: SourceScan) -> BoxFuture<moonlark_core::Result<ScanOutcome>> {
+    fn scan(self: Arc<Self>, scan: SourceScan) -> BoxFuture<moonlark_core::Result<ScanOutcome>> {
         let (paragraphs, chunks, most) = (self.paragraphs.clone(), self.chunks.clone(), self.most);
         Box::pin(async move {
             let mut random = Random(7);

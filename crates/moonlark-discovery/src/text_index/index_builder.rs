@@ -135,7 +135,11 @@ impl TextIndexBuilder {
                 found.push((same[0].0, place));
             }
         }
-        let (starts, places) = group_by_term(&found, self.words.len());
+        // Those of each term together, in the order of their entries.
+        found.sort_by_key(|(term, _)| *term);
+        let start = |term: usize| found.partition_point(|(of, _)| (*of as usize) < term) as u32;
+        let starts = (0..=self.words.len()).map(start).collect();
+        let places = found.into_iter().map(|(_, place)| place).collect();
         self.texts.shrink_to_fit();
         TextIndex {
             vocabulary: IndexVocabulary::new(self.ids, self.words),
@@ -191,25 +195,6 @@ fn embed_entry(entry: &IndexEntry<'_>) -> Vec<i8> {
         .map(|(brief, whole)| SUMMARY_VECTOR_SHARE * brief + (1.0 - SUMMARY_VECTOR_SHARE) * whole)
         .collect();
     quantize_vector(&mixed)
-}
-
-/// The places of each term together, in order, and where each term's begin.
-fn group_by_term(found: &[(u32, TermPosting)], terms: usize) -> (Vec<u32>, Vec<TermPosting>) {
-    let mut starts = vec![0; terms + 1];
-    for (term, _) in found {
-        starts[*term as usize + 1] += 1;
-    }
-    for term in 0..terms {
-        starts[term + 1] += starts[term];
-    }
-    let mut next = starts.clone();
-    let mut places = vec![TermPosting { entry: 0, weight: 0.0 }; found.len()];
-    for (term, place) in found {
-        let at = &mut next[*term as usize];
-        places[*at as usize] = *place;
-        *at += 1;
-    }
-    (starts, places)
 }
 
 fn field_length(terms: &[u32]) -> f32 {

@@ -43,8 +43,8 @@ pub(super) fn collect_sections(
         match joined.last_mut() {
             Some(last) if all_tiny && is_tiny && last.size + section.size <= settings.target => {
                 let shared = last.path.iter().zip(&section.path).take_while(|(a, b)| a == b);
-                let shared = shared.count();
-                last.path.truncate(shared);
+                let count = shared.count();
+                last.path.truncate(count);
                 last.blocks.end = section.blocks.end;
                 last.size += section.size;
             }
@@ -75,11 +75,7 @@ fn split_by_heading(blocks: &[TextBlock]) -> Vec<DocumentSection> {
                 last.bare = false;
             }
             _ => sections.push(DocumentSection {
-                path: path
-                    .iter()
-                    .map(|(_, title)| title.clone())
-                    .filter(|title| !title.is_empty())
-                    .collect(),
+                path: path.iter().map(|it| it.1.clone()).filter(|it| !it.is_empty()).collect(),
                 blocks: at..at + 1,
                 size: block.range.len(),
                 bare: heading,

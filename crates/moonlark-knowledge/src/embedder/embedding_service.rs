@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result};
 use moonlark_http::{BodyReadError, RetryBackoff, read_body, retry_after};
 use reqwest::{Response, StatusCode};
@@ -86,14 +87,11 @@ impl EmbeddingServiceSettings {
         loop {
             match self.request_embeddings(texts).await {
                 Ok(vectors) => return Ok(vectors),
-                Err(EmbeddingFailure { problem, again: None }) => return Err(problem),
-                Err(EmbeddingFailure { problem, .. }) if attempt >= attempts => {
-                    return Err(problem);
-                }
-                Err(EmbeddingFailure { again: Some(asked), .. }) => {
+                Err(EmbeddingFailure { again: Some(asked), .. }) if attempt < attempts => {
                     sleep(asked.max(backoff.next_pause()).min(MAX_EMBEDDING_RETRY_PAUSE)).await;
                     attempt += 1;
                 }
+                Err(EmbeddingFailure { problem, .. }) => return Err(problem),
             }
         }
     }
@@ -143,24 +141,20 @@ impl EmbeddingServiceSettings {
                 permanent_failure(self.invalid_answer_problem("it is too long"))
             }
         })?;
-        let unreadable = |error: serde_json::Error| {
-            permanent_failure(self.invalid_answer_problem(&error.to_string()))
-        };
-        match self.speaks {
+        let read = match self.speaks {
             EmbeddingApi::Ollama => {
-                let answer: OllamaEmbeddings =
-                    serde_json::from_slice(&bytes).map_err(unreadable)?;
-                Ok(answer.embeddings)
+                serde_json::from_slice(&bytes).map(|answer: OllamaEmbeddings| answer.embeddings)
             }
             EmbeddingApi::OpenAi => {
-                let answer: OpenAiEmbeddings =
-                    serde_json::from_slice(&bytes).map_err(unreadable)?;
-                let mut vectors = answer.data;
-                // The order is theirs to choose; without numbers it is ours.
-                vectors.sort_by_key(|vector| vector.index);
-                Ok(vectors.into_iter().map(|vector| vector.embedding).collect())
+                serde_json::from_slice(&bytes).map(|answer: OpenAiEmbeddings| {
+                    let mut vectors = answer.data;
+                    // The order is theirs to choose; without numbers it is ours.
+                    vectors.sort_by_key(|vector| vector.index);
+                    vectors.into_iter().map(|vector| vector.embedding).collect()
+                })
             }
-        }
+        };
+        read.map_err(|error| permanent_failure(self.invalid_answer_problem(&error.to_string())))
     }
 
     fn check_vectors(
@@ -170,10 +164,8 @@ impl EmbeddingServiceSettings {
         width: Option<usize>,
     ) -> Result<()> {
         if vectors.len() != texts {
-            return Err(self.invalid_answer_problem(&format!(
-                "it has {} vectors for {texts} texts",
-                vectors.len()
-            )));
+            let why = format!("it has {} vectors for {texts} texts", vectors.len());
+            return Err(self.invalid_answer_problem(&why));
         }
         let width = width.or(self.dimensions).or(vectors.first().map(Vec::len)).unwrap_or(0);
         match vectors.iter().find(|vector| vector.len() != width || vector.is_empty()) {
@@ -248,8 +240,5 @@ fn refusal_message(bytes: &[u8]) -> String {
     let json: Json = serde_json::from_slice(bytes).unwrap_or_default();
     let error = &json["error"];
     let message = error["message"].as_str().or(error.as_str());
-    match message {
-        Some(message) => format!(": {}", moonlark_core::value::shorten_text(message)),
-        None => String::new(),
-    }
+    message.map(|message| format!(": {}", shorten_text(message))).unwrap_or_default()
 }

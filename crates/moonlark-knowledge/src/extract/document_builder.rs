@@ -4,7 +4,7 @@ use moonlark_core::Result;
 
 use super::{ExtractedDocument, TextBlock, TextBlockKind, too_long_problem};
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ExtractedDocumentBuilder {
     text: String,
     blocks: Vec<TextBlock>,
@@ -13,19 +13,17 @@ pub(super) struct ExtractedDocumentBuilder {
 
 impl ExtractedDocumentBuilder {
     pub(super) fn new(most: usize) -> ExtractedDocumentBuilder {
-        ExtractedDocumentBuilder { text: String::new(), blocks: Vec::new(), most }
+        ExtractedDocumentBuilder { most, ..ExtractedDocumentBuilder::default() }
     }
 
     pub(super) fn push_heading(&mut self, level: u8, title: &str) -> Result<()> {
         let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
-        let level = level.clamp(1, 6);
-        let marks = &"######"[..usize::from(level)];
-        let line = format!("{marks} {title}");
         if title.is_empty() {
-            Ok(())
-        } else {
-            self.push_block(TextBlockKind::Heading { level, title }, &line)
+            return Ok(());
         }
+        let level = level.clamp(1, 6);
+        let line = format!("{} {title}", "#".repeat(level.into()));
+        self.push_block(TextBlockKind::Heading { level, title }, &line)
     }
 
     /// Text as it is to be shown; white space around it does not count.
@@ -40,14 +38,14 @@ impl ExtractedDocumentBuilder {
         }
         let follows =
             |block: &TextBlock| block.kind == TextBlockKind::List && kind == TextBlockKind::List;
-        match self.blocks.last() {
-            None => {}
-            Some(last) if follows(last) => self.text.push('\n'),
-            Some(_) => self.text.push_str("\n\n"),
-        }
+        self.text.push_str(match self.blocks.last() {
+            None => "",
+            Some(last) if follows(last) => "\n",
+            Some(_) => "\n\n",
+        });
         let start = self.text.len();
         self.text.push_str(text);
-        self.blocks.push(TextBlock::new(kind, start..self.text.len()));
+        self.blocks.push(TextBlock { kind, range: start..self.text.len() });
         Ok(())
     }
 
@@ -66,6 +64,7 @@ impl ExtractedDocumentBuilder {
             _ => None,
         };
         let title = self.blocks.iter().find_map(highest);
-        ExtractedDocument { title, ..ExtractedDocument::from_blocks(self.text, self.blocks) }
+        let ExtractedDocumentBuilder { text, blocks, .. } = self;
+        ExtractedDocument { title, text, blocks, ..ExtractedDocument::default() }
     }
 }

@@ -16,17 +16,11 @@ pub(super) enum DocumentFormat {
     Docx,
 }
 
-impl DocumentFormat {
-    pub(super) fn is_text(self) -> bool {
-        !matches!(self, DocumentFormat::Pdf | DocumentFormat::Docx)
-    }
-}
-
 /// Of text: what was said, then the name.
 pub(super) fn detect_text_format(item: &SourceItem) -> DocumentFormat {
     let said = item.content_type.as_deref().and_then(format_from_media_type);
     said.or_else(|| format_from_name(&item.source_id))
-        .filter(|it| it.is_text())
+        .filter(|it| !matches!(it, DocumentFormat::Pdf | DocumentFormat::Docx))
         .unwrap_or(DocumentFormat::Plain)
 }
 
@@ -99,6 +93,9 @@ fn describe_archive(extension: &str) -> &'static str {
     }
 }
 
+const DOCX_MEDIA_TYPE: &str =
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
+
 fn format_from_media_type(said: &str) -> Option<DocumentFormat> {
     let media = said.split(';').next().unwrap_or(said).trim().to_ascii_lowercase();
     Some(match media.as_str() {
@@ -106,9 +103,7 @@ fn format_from_media_type(said: &str) -> Option<DocumentFormat> {
         "text/html" | "application/xhtml+xml" => DocumentFormat::Html,
         "text/csv" | "text/tab-separated-values" => DocumentFormat::Rows,
         "application/pdf" => DocumentFormat::Pdf,
-        "application/vnd.openxmlformats-officedocument.wordprocessingml.document" => {
-            DocumentFormat::Docx
-        }
+        DOCX_MEDIA_TYPE => DocumentFormat::Docx,
         "application/json"
         | "application/yaml"
         | "application/toml"
@@ -141,45 +136,42 @@ pub(super) fn media_type(item: &SourceItem, format: DocumentFormat) -> String {
     if let Some(said) = &item.content_type {
         return said.clone();
     }
-    match format {
-        DocumentFormat::Plain => "text/plain".to_owned(),
-        DocumentFormat::Markdown => "text/markdown".to_owned(),
-        DocumentFormat::Html => "text/html".to_owned(),
+    let known = match format {
+        DocumentFormat::Plain => "text/plain",
+        DocumentFormat::Markdown => "text/markdown",
+        DocumentFormat::Html => "text/html",
         DocumentFormat::Rows if file_extension(&item.source_id) == "tsv" => {
-            "text/tab-separated-values".to_owned()
+            "text/tab-separated-values"
         }
-        DocumentFormat::Rows => "text/csv".to_owned(),
-        DocumentFormat::Pdf => "application/pdf".to_owned(),
-        DocumentFormat::Docx => {
-            "application/vnd.openxmlformats-officedocument.wordprocessingml.document".to_owned()
-        }
-        DocumentFormat::Code => match source_language(item) {
-            Some(data @ ("json" | "yaml" | "toml" | "xml")) => format!("application/{data}"),
-            Some(language) => format!("text/x-{language}"),
-            None => "text/plain".to_owned(),
+        DocumentFormat::Rows => "text/csv",
+        DocumentFormat::Pdf => "application/pdf",
+        DocumentFormat::Docx => DOCX_MEDIA_TYPE,
+        DocumentFormat::Code => match language_from_name(&item.source_id) {
+            Some(data @ ("json" | "yaml" | "toml" | "xml")) => {
+                return format!("application/{data}");
+            }
+            Some(language) => return format!("text/x-{language}"),
+            None => "text/plain",
         },
-    }
+    };
+    known.to_owned()
 }
 
-pub(super) fn source_language(item: &SourceItem) -> Option<&'static str> {
-    language_from_name(&item.source_id)
-}
-
-fn language_from_name(source_id: &str) -> Option<&'static str> {
+pub(super) fn language_from_name(source_id: &str) -> Option<&'static str> {
     let name = source_id.rsplit('/').next().unwrap_or(source_id);
-    let known = match name {
+    Some(match name {
         "Makefile" | "makefile" | "GNUmakefile" => "makefile",
         "Dockerfile" | "Containerfile" => "dockerfile",
         "CMakeLists.txt" => "cmake",
         "Justfile" | "justfile" => "just",
         "Jenkinsfile" => "groovy",
         "Gemfile" | "Rakefile" => "ruby",
-        _ => "",
-    };
-    if !known.is_empty() {
-        return Some(known);
-    }
-    Some(match file_extension(name).as_str() {
+        _ => return language_from_extension(&file_extension(name)),
+    })
+}
+
+fn language_from_extension(extension: &str) -> Option<&'static str> {
+    Some(match extension {
         "rs" => "rust",
         "py" | "pyi" | "pyw" => "python",
         "js" | "mjs" | "cjs" | "jsx" => "javascript",

@@ -33,11 +33,12 @@ pub(super) fn extract_docx(bytes: &[u8], limits: &ExtractLimits) -> Result<Extra
         )));
     }
     let mut unpacked = UnpackBudget { left: limits.text as u64, most: limits.text };
-    let mut styles = HashMap::new();
-    unpacked.read_part(&mut archive, "word/styles.xml", DocxStyleReader::new(&mut styles))?;
+    let mut styles = DocxStyleReader::default();
+    unpacked.read_part(&mut archive, "word/styles.xml", &mut styles)?;
     let mut core = DocxProperties::default();
     unpacked.read_part(&mut archive, "docProps/core.xml", &mut core)?;
-    let mut story = DocxBodyReader::new(ExtractedDocumentBuilder::new(limits.text), &styles);
+    let draft = ExtractedDocumentBuilder::new(limits.text);
+    let mut story = DocxBodyReader::new(draft, styles.known);
     if !unpacked.read_part(&mut archive, "word/document.xml", &mut story)? {
         return Ok(ExtractionOutcome::Skipped("it is an archive".to_owned()));
     }
@@ -55,12 +56,6 @@ trait XmlEventSink {
     fn accept_event(&mut self, event: &Event<'_>) -> Result<()>;
 }
 
-impl<T: XmlEventSink + ?Sized> XmlEventSink for &mut T {
-    fn accept_event(&mut self, event: &Event<'_>) -> Result<()> {
-        (**self).accept_event(event)
-    }
-}
-
 /// How much may still be unpacked of this document.
 struct UnpackBudget {
     left: u64,
@@ -73,7 +68,7 @@ impl UnpackBudget {
         &mut self,
         archive: &mut DocxArchive<'_>,
         name: &str,
-        mut taker: impl XmlEventSink,
+        taker: &mut dyn XmlEventSink,
     ) -> Result<bool> {
         let entry = match archive.by_name(name) {
             Ok(entry) => entry,
@@ -111,19 +106,16 @@ enum DocxStyle {
 
 /// Which styles are headings, by the names that Word has for them in every
 /// language: documents refer to them by ids that differ.
-struct DocxStyleReader<'a> {
-    known: &'a mut HashMap<String, DocxStyle>,
+#[derive(Default)]
+struct DocxStyleReader {
+    known: HashMap<String, DocxStyle>,
     id: String,
 }
 
 /// Styles that are remembered; a document has some hundred.
 const MAX_DOCX_STYLES: usize = 10_000;
 
-impl<'a> DocxStyleReader<'a> {
-    fn new(known: &'a mut HashMap<String, DocxStyle>) -> Self {
-        DocxStyleReader { known, id: String::new() }
-    }
-
+impl DocxStyleReader {
     fn set_style(&mut self, style: DocxStyle) {
         if self.known.len() < MAX_DOCX_STYLES {
             self.known.insert(self.id.clone(), style);
@@ -131,7 +123,7 @@ impl<'a> DocxStyleReader<'a> {
     }
 }
 
-impl XmlEventSink for DocxStyleReader<'_> {
+impl XmlEventSink for DocxStyleReader {
     fn accept_event(&mut self, event: &Event<'_>) -> Result<()> {
         let (Event::Start(tag) | Event::Empty(tag)) = event else { return Ok(()) };
         match tag.local_name().as_ref() {
@@ -145,9 +137,8 @@ impl XmlEventSink for DocxStyleReader<'_> {
                 level.into_iter().for_each(|level| self.set_style(DocxStyle::Heading(level)));
             }
             "outlineLvl" => {
-                let level: Option<u8> = find_attribute(tag, "val").and_then(|it| it.parse().ok());
-                let level = level.filter(|it| *it < 9).map(|it| it + 1);
-                level.into_iter().for_each(|level| self.set_style(DocxStyle::Heading(level)));
+                let level = outline_level(tag).into_iter();
+                level.for_each(|level| self.set_style(DocxStyle::Heading(level)));
             }
             // Headings may be numbered too.
             "numPr" if !self.known.contains_key(&self.id) => self.set_style(DocxStyle::List),
@@ -168,7 +159,12 @@ impl XmlEventSink for DocxProperties {
     fn accept_event(&mut self, event: &Event<'_>) -> Result<()> {
         match event {
             Event::Start(tag) => self.inside = tag.local_name().as_ref().to_owned(),
-            Event::End(_) => self.inside.clear(),
+            Event::End(_) => {
+                self.inside.clear();
+                for field in [&mut self.title, &mut self.author] {
+                    field.take_if(|it| it.trim().is_empty());
+                }
+            }
             Event::Text(_) | Event::GeneralRef(_) => {
                 let field = match self.inside.as_str() {
                     "title" => &mut self.title,
@@ -181,13 +177,6 @@ impl XmlEventSink for DocxProperties {
                 }
             }
             _ => {}
-        }
-        for field in [&mut self.title, &mut self.author] {
-            if matches!(event, Event::End(_))
-                && field.as_ref().is_some_and(|it| it.trim().is_empty())
-            {
-                *field = None;
-            }
         }
         Ok(())
     }
@@ -209,6 +198,12 @@ fn event_text(event: &Event<'_>) -> String {
 fn find_attribute(tag: &BytesStart<'_>, local: &str) -> Option<String> {
     let found = tag.attributes().flatten().find(|it| it.key.local_name().as_ref() == local)?;
     Some(found.normalized_value(quick_xml::XmlVersion::default()).ok()?.into_owned())
+}
+
+/// The level of a heading that an element gives by its number in the outline.
+fn outline_level(tag: &BytesStart<'_>) -> Option<u8> {
+    let number: u8 = find_attribute(tag, "val")?.parse().ok()?;
+    (number < 9).then_some(number + 1)
 }
 
 fn damaged_docx_problem(error: &dyn std::error::Error) -> Problem {

@@ -1,13 +1,11 @@
 //! Markdown as blocks, which chunks follow. Any text has blocks, and nothing of it is missing
 //! from them.
 
-use std::ops::Range;
-
 use moonlark_core::Value;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::plain_text::extract_plain_text;
-use super::{ExtractedDocument, TextBlock, TextBlockKind, front_matter, trim_range};
+use super::{ExtractedDocument, TextBlock, TextBlockKind, front_matter, trimmed_block};
 
 /// Bytes of a heading that count as its title.
 const MAX_HEADING_TITLE_BYTES: usize = 300;
@@ -25,7 +23,7 @@ pub(super) fn extract_markdown(text: String) -> ExtractedDocument {
         extract_plain_text(text)
     } else {
         let blocks = scan_blocks(&text);
-        ExtractedDocument::from_blocks(text, blocks)
+        ExtractedDocument { text, blocks, ..ExtractedDocument::default() }
     };
     extracted.title = find_title(&extracted.blocks);
     if let Some(fields) = fields {
@@ -72,9 +70,8 @@ fn scan_blocks(text: &str) -> Vec<TextBlock> {
                 depth = depth.saturating_sub(1);
                 match (depth, tag, title.take()) {
                     (0, TagEnd::Heading(level), Some(title)) => {
-                        let title = title[..title.floor_char_boundary(MAX_HEADING_TITLE_BYTES)]
-                            .trim()
-                            .to_owned();
+                        let end = title.floor_char_boundary(MAX_HEADING_TITLE_BYTES);
+                        let title = title[..end].trim().to_owned();
                         TextBlockKind::Heading { level: level as u8, title }
                     }
                     (_, _, unfinished) => {
@@ -94,16 +91,13 @@ fn scan_blocks(text: &str) -> Vec<TextBlock> {
             _ => continue,
         };
         // Definitions of links, and lines that divide, are text too.
-        push_block(text, &mut blocks, TextBlockKind::Paragraph, end..range.start.max(end));
-        push_block(text, &mut blocks, kind, range.start.max(end)..range.end.max(end));
+        let start = range.start.max(end);
+        blocks.extend(trimmed_block(text, TextBlockKind::Paragraph, end..start));
         end = range.end.max(end);
+        blocks.extend(trimmed_block(text, kind, start..end));
     }
-    push_block(text, &mut blocks, TextBlockKind::Paragraph, end..text.len());
+    blocks.extend(trimmed_block(text, TextBlockKind::Paragraph, end..text.len()));
     blocks
-}
-
-fn push_block(text: &str, blocks: &mut Vec<TextBlock>, kind: TextBlockKind, range: Range<usize>) {
-    blocks.extend(trim_range(text, range).map(|range| TextBlock::new(kind, range)));
 }
 
 fn is_too_nested(line: &str) -> bool {

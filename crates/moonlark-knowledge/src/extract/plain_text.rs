@@ -1,6 +1,6 @@
 //! Text without marks: paragraphs, or a record per line.
 
-use super::{ExtractedDocument, TextBlock, TextBlockKind, lines_with_offsets, trim_range};
+use super::{ExtractedDocument, TextBlockKind, lines_with_offsets, trimmed_block};
 
 /// Paragraphs are apart by empty lines.
 pub(super) fn extract_plain_text(text: String) -> ExtractedDocument {
@@ -8,21 +8,15 @@ pub(super) fn extract_plain_text(text: String) -> ExtractedDocument {
     let mut start = 0;
     for (at, line) in lines_with_offsets(&text) {
         if line.trim().is_empty() {
-            blocks.extend(paragraph_block(&text, start..at));
+            blocks.extend(trimmed_block(&text, TextBlockKind::Paragraph, start..at));
             start = at;
         }
     }
-    blocks.extend(paragraph_block(&text, start..text.len()));
-    ExtractedDocument::from_blocks(text, blocks)
+    blocks.extend(trimmed_block(&text, TextBlockKind::Paragraph, start..text.len()));
+    ExtractedDocument { text, blocks, ..ExtractedDocument::default() }
 }
 
 pub(super) fn extract_rows(text: String) -> ExtractedDocument {
-    let whole = trim_range(&text, 0..text.len());
-    let blocks =
-        whole.into_iter().map(|range| TextBlock::new(TextBlockKind::Table, range)).collect();
-    ExtractedDocument::from_blocks(text, blocks)
-}
-
-fn paragraph_block(text: &str, range: std::ops::Range<usize>) -> Option<TextBlock> {
-    trim_range(text, range).map(|range| TextBlock::new(TextBlockKind::Paragraph, range))
+    let blocks = trimmed_block(&text, TextBlockKind::Table, 0..text.len()).into_iter().collect();
+    ExtractedDocument { text, blocks, ..ExtractedDocument::default() }
 }

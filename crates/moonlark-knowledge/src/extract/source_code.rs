@@ -26,11 +26,9 @@ pub(super) fn extract_code(text: String, language: Option<&'static str>) -> Extr
         after_gap = false;
     }
     blocks.extend(code_block(&text, start..text.len(), language));
-    let mut extracted = ExtractedDocument::from_blocks(text, blocks);
-    if let Some(language) = language {
-        extracted.metadata = Value::from_fields([("language", language.into())]);
-    }
-    extracted
+    let named = language.map(|language| Value::from_fields([("language", language.into())]));
+    let metadata = named.unwrap_or_default();
+    ExtractedDocument { text, blocks, metadata, ..ExtractedDocument::default() }
 }
 
 /// At the margin, and not the end of something.
@@ -53,7 +51,7 @@ fn code_block(
         Some(title) => TextBlockKind::Part { title },
         None => TextBlockKind::Code,
     };
-    Some(TextBlock::new(kind, range))
+    Some(TextBlock { kind, range })
 }
 
 /// The first line that says something to the compiler.

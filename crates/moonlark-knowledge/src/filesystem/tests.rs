@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::ItemContent;
 
 fn settings(root: &Path) -> FilesystemSettings {
     FilesystemSettings {
@@ -29,7 +30,7 @@ async fn scan(
 ) -> (BTreeMap<String, String>, Result<ScanOutcome>) {
     let (out, mut found) = mpsc::channel(1);
     let known = Arc::new(move |id: &str| known.get(id).cloned());
-    let source = FilesystemConnector::new(settings).unwrap();
+    let source = Arc::new(FilesystemConnector::new(settings).unwrap());
     let scanning = source.scan(SourceScan { known, state: Value::Null, out });
     let collect = async {
         let mut all = BTreeMap::new();
@@ -224,7 +225,7 @@ async fn a_scan_ends_when_nobody_listens() {
     }
     let (out, found) = mpsc::channel(1);
     drop(found);
-    let source = FilesystemConnector::new(settings(root.path())).unwrap();
+    let source = Arc::new(FilesystemConnector::new(settings(root.path())).unwrap());
     let known = Arc::new(|_: &str| None);
     let ended = source.scan(SourceScan { known, state: Value::Null, out }).await;
     assert_eq!(ended.unwrap_err().code, ProblemCode::Cancelled);

@@ -93,8 +93,7 @@ enum GitProcessStatus {
 impl GitCommand {
     /// For a repository that nothing is fetched into.
     pub(super) fn for_reading(folder: &Path) -> Result<GitCommand> {
-        let none = ["https", "http", "ssh", "git", "file"].map(|it| (it, "never"));
-        let mut git = GitCommand::with_protocols(folder, &none, &[])?;
+        let mut git = GitCommand::with_protocols(folder, "never", &[])?;
         // What is missing stays so; older versions do not know this, and then
         // find all ways closed.
         git.env.push(("GIT_NO_LAZY_FETCH".into(), "1".into()));
@@ -103,25 +102,23 @@ impl GitCommand {
 
     /// For fetching into a bare repository of ours.
     pub(super) fn for_fetching(folder: &Path, url: &str) -> Result<GitCommand> {
-        let all = ["https", "http", "ssh", "git", "file"].map(|it| (it, "always"));
         // By the environment: others see the arguments of our processes.
-        let mut git = GitCommand::with_protocols(folder, &all, &[("remote.origin.url", url)])?;
+        let url = [("remote.origin.url", url)];
+        let mut git = GitCommand::with_protocols(folder, "always", &url)?;
         git.env.push(("GIT_DIR".into(), folder.into()));
         Ok(git)
     }
 
-    fn with_protocols(
-        folder: &Path,
-        protocols: &[(&str, &str)],
-        more: &[(&str, &str)],
-    ) -> Result<GitCommand> {
+    /// `allow` is `always` or `never`, for every way to another repository.
+    fn with_protocols(folder: &Path, allow: &str, more: &[(&str, &str)]) -> Result<GitCommand> {
         let program = find_program("git").ok_or_else(git_problems::git_missing_problem)?;
         let mut env: Vec<(OsString, OsString)> = INHERITED_ENV_VARS
             .iter()
             .filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)))
             .collect();
         env.extend(FIXED_ENV_VARS.iter().map(|(name, value)| (name.into(), value.into())));
-        let allowed = protocols.iter().map(|(name, say)| (format!("protocol.{name}.allow"), *say));
+        let protocols = ["https", "http", "ssh", "git", "file"].into_iter();
+        let allowed = protocols.map(|name| (format!("protocol.{name}.allow"), allow));
         let rest =
             FORCED_GIT_CONFIG.iter().chain(more).map(|(key, value)| ((*key).to_owned(), *value));
         let config: Vec<(String, &str)> = allowed.chain(rest).collect();
@@ -152,10 +149,8 @@ impl GitCommand {
     /// The commit that a name stands for, if it stands for one.
     pub(super) async fn resolve_commit(&self, name: &str) -> Result<Option<String>> {
         let wanted = format!("{name}^{{commit}}");
-        match self
-            .read_output(&["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted])
-            .await
-        {
+        let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted];
+        match self.read_output(&args).await {
             // Before 2.30 the word comes back as well.
             Ok(out) => Ok(out.lines().last().map(str::to_owned)),
             Err(problem) if git_problems::is_silent_failure(&problem) => Ok(None),
@@ -189,12 +184,8 @@ impl RunningGit {
     /// Wait for its end, which must be a good one.
     pub(super) async fn wait_for_success(mut self, name: &str) -> Result<()> {
         drop(self.stdin.take());
-        let ending = self
-            .status
-            .wait_for_exit()
-            .await
-            .map_err(|error| git_problems::git_unusable_problem(&error))?;
-        match ending {
+        let ending = self.status.wait_for_exit().await;
+        match ending.map_err(|error| git_problems::git_unusable_problem(&error))? {
             ProcessEnding::Exited(0) => Ok(()),
             ProcessEnding::NotStarted { errno } => {
                 Err(git_problems::git_unusable_problem(&std::io::Error::from_raw_os_error(errno)))
@@ -251,12 +242,8 @@ fn running_from_pipes(
 ) -> RunningGit {
     // Read while it runs: a full pipe would stop it.
     let complaints = spawn_owned(read_tail(stderr));
-    RunningGit {
-        stdin,
-        stdout: BufReader::with_capacity(MAX_GIT_OUTPUT_BYTES, stdout),
-        complaints,
-        status,
-    }
+    let stdout = BufReader::with_capacity(MAX_GIT_OUTPUT_BYTES, stdout);
+    RunningGit { stdin, stdout, complaints, status }
 }
 
 /// The last of what somebody has to say, however much it is.

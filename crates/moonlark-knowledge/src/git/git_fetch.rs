@@ -42,8 +42,7 @@ pub(super) async fn fetch_newest(settings: &GitSettings, url: &str) -> Result<Gi
         let message = problem.message.replace(url, &shown);
         return Err(problem.with_message(message));
     }
-    let reading = GitCommand::for_reading(&cache)?.with_name(shown);
-    Ok(reading)
+    Ok(GitCommand::for_reading(&cache)?.with_name(shown))
 }
 
 fn prepare_cache(settings: &GitSettings) -> Result<std::path::PathBuf> {

@@ -79,23 +79,15 @@ pub(super) struct GitBlobReader<'a> {
     contents: Option<RunningGit>,
 }
 
-pub(super) enum GitBlobSize {
-    Bytes(u64),
-    /// It was too large to be fetched.
-    NotFetched,
-}
-
 impl<'a> GitBlobReader<'a> {
     pub(super) fn new(git: &'a GitCommand) -> Self {
         GitBlobReader { git, sizes: None, contents: None }
     }
 
-    pub(super) async fn find_size(&mut self, blob: &str) -> Result<GitBlobSize> {
+    /// None where it was too large to be fetched.
+    pub(super) async fn find_size(&mut self, blob: &str) -> Result<Option<u64>> {
         let running = ensure_started(self.git, &mut self.sizes, "--batch-check").await?;
-        Ok(match request_blob_size(running, blob).await? {
-            Some(bytes) => GitBlobSize::Bytes(bytes),
-            None => GitBlobSize::NotFetched,
-        })
+        request_blob_size(running, blob).await
     }
 
     /// Of a blob whose size is known.
@@ -132,10 +124,8 @@ async fn request_blob_size(running: &mut RunningGit, blob: &str) -> Result<Optio
     running.write_line(&format!("{blob}\n")).await?;
     let mut line = String::new();
     let mut bounded = (&mut running.stdout).take(MAX_LISTING_LINE_BYTES);
-    bounded
-        .read_line(&mut line)
-        .await
-        .map_err(|error| git_problems::git_unusable_problem(&error))?;
+    let read = bounded.read_line(&mut line).await;
+    read.map_err(|error| git_problems::git_unusable_problem(&error))?;
     let mut fields = line.trim_end().split(' ');
     match (fields.next(), fields.next(), fields.next()) {
         (Some(_), Some("missing"), None) => Ok(None),

@@ -2,8 +2,8 @@
 
 use std::io;
 
+use moonlark_core::Problem;
 use moonlark_core::value::shorten_text;
-use moonlark_core::{Problem, ProblemCode};
 
 pub(super) fn git_missing_problem() -> Problem {
     Problem::unavailable("git is not installed, or not in PATH")
@@ -11,11 +11,8 @@ pub(super) fn git_missing_problem() -> Problem {
 }
 
 pub(super) fn no_branch_problem(branch: &str) -> Problem {
-    Problem::new(
-        ProblemCode::NotFound,
-        format!("the repository has no branch {}", shorten_text(branch)),
-    )
-    .with_hint("git ls-remote --heads lists the branches of a repository")
+    Problem::not_found(format!("the repository has no branch {}", shorten_text(branch)))
+        .with_hint("git ls-remote --heads lists the branches of a repository")
 }
 
 pub(super) fn git_unusable_problem(error: &io::Error) -> Problem {
@@ -42,7 +39,7 @@ pub(super) fn explain_failure(name: &str, said: &str) -> Problem {
         "The requested URL returned error: 401",
         "The requested URL returned error: 403",
     ]) {
-        return Problem::new(ProblemCode::Unavailable, format!("{name} wants to know who asks"))
+        return Problem::unavailable(format!("{name} wants to know who asks"))
             .with_retryable(false)
             .with_hint(format!(
                 "set up a key or a credential helper, so that git ls-remote {name} answers \
@@ -68,23 +65,19 @@ pub(super) fn explain_failure(name: &str, said: &str) -> Problem {
         "repository '",
         "does not exist",
     ]) {
-        return Problem::new(ProblemCode::NotFound, format!("{name} is not a git repository"))
+        return Problem::not_found(format!("{name} is not a git repository"))
             .with_hint(format!("git ls-remote {name} says what git finds there"));
     }
     if has(&["transport '"]) {
         return Problem::bad_config(format!("{name} is not reached in a way that is allowed"))
             .with_hint("use https, ssh, git or file");
     }
-    let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-    match last {
-        None => Problem::unavailable(SILENT_FAILURE_MESSAGE),
-        Some(line) => {
-            let line = line.trim_start_matches("fatal: ").trim_start_matches("error: ");
-            let shown = shorten_text(line);
-            match name {
-                "" => Problem::unavailable(format!("git says: {shown}")),
-                name => Problem::unavailable(format!("{name} cannot be read: {shown}")),
-            }
-        }
-    }
+    let Some(last) = said.lines().map(str::trim).rfind(|line| !line.is_empty()) else {
+        return Problem::unavailable(SILENT_FAILURE_MESSAGE);
+    };
+    let shown = shorten_text(last.trim_start_matches("fatal: ").trim_start_matches("error: "));
+    Problem::unavailable(match name {
+        "" => format!("git says: {shown}"),
+        name => format!("{name} cannot be read: {shown}"),
+    })
 }

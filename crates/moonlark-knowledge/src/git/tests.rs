@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::ItemContent;
 
 fn git(folder: &Path, args: &[&str]) -> String {
     let done = Process::new("git")
@@ -75,7 +76,7 @@ async fn scan(
     let (out, mut found) = mpsc::channel(1);
     let known = known.clone();
     let known = Arc::new(move |id: &str| known.get(id).cloned());
-    let source = GitConnector::new(settings.clone()).unwrap();
+    let source = Arc::new(GitConnector::new(settings.clone()).unwrap());
     let scanning = source.scan(SourceScan { known, state: Value::Null, out });
     let collect = async {
         let (mut all, mut stamps) = (BTreeMap::new(), BTreeMap::new());

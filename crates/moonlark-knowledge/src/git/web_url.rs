@@ -2,41 +2,28 @@
 
 use crate::filesystem::join_url_path;
 
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct ForgeWebUrl {
-    /// The address of the folder that paths are relative to.
-    base: String,
-}
-
-impl ForgeWebUrl {
-    /// None where it is not known. `prefix` is the part of the repository that
-    /// is read.
-    pub(super) fn for_repository(url: &str, branch: &str, prefix: &str) -> Option<ForgeWebUrl> {
-        let (host, path) = split_host_and_path(url)?;
-        let path = path.trim_matches('/').trim_end_matches(".git");
-        if path.split('/').filter(|part| !part.is_empty()).count() < 2 {
-            return None;
+/// The address of the folder that paths are relative to; none where it is not known.
+/// `prefix` is the part of the repository that is read.
+pub(super) fn forge_folder_url(url: &str, branch: &str, prefix: &str) -> Option<String> {
+    let (host, path) = split_host_and_path(url)?;
+    let path = path.trim_matches('/').trim_end_matches(".git");
+    if path.split('/').filter(|part| !part.is_empty()).count() < 2 {
+        return None;
+    }
+    let middle = match host.as_str() {
+        "github.com" => format!("blob/{branch}"),
+        host if host == "gitlab.com" || host.starts_with("gitlab.") => {
+            format!("-/blob/{branch}")
         }
-        let middle = match host.as_str() {
-            "github.com" => format!("blob/{branch}"),
-            host if host == "gitlab.com" || host.starts_with("gitlab.") => {
-                format!("-/blob/{branch}")
-            }
-            "bitbucket.org" => format!("src/{branch}"),
-            "git.sr.ht" => format!("tree/{branch}/item"),
-            // They want to know whether it is a branch or a commit.
-            "codeberg.org" | "gitea.com" if branch != "HEAD" => format!("src/branch/{branch}"),
-            _ => return None,
-        };
-        let root = join_url_path(&format!("https://{host}"), &format!("{path}/{middle}"));
-        let prefix = prefix.trim_matches('/');
-        let base = if prefix.is_empty() { root } else { join_url_path(&root, prefix) };
-        Some(ForgeWebUrl { base })
-    }
-
-    pub(super) fn page_url(&self, path: &str) -> String {
-        join_url_path(&self.base, path)
-    }
+        "bitbucket.org" => format!("src/{branch}"),
+        "git.sr.ht" => format!("tree/{branch}/item"),
+        // They want to know whether it is a branch or a commit.
+        "codeberg.org" | "gitea.com" if branch != "HEAD" => format!("src/branch/{branch}"),
+        _ => return None,
+    };
+    let root = join_url_path(&format!("https://{host}"), &format!("{path}/{middle}"));
+    let prefix = prefix.trim_matches('/');
+    Some(if prefix.is_empty() { root } else { join_url_path(&root, prefix) })
 }
 
 /// Host and path, of a URL or of what scp would understand.
@@ -56,7 +43,7 @@ mod tests {
     use super::*;
 
     fn page(url: &str, branch: &str, prefix: &str) -> Option<String> {
-        Some(ForgeWebUrl::for_repository(url, branch, prefix)?.page_url("docs/a b.md"))
+        Some(join_url_path(&forge_folder_url(url, branch, prefix)?, "docs/a b.md"))
     }
 
     #[test]

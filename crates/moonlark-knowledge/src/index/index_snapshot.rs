@@ -7,14 +7,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use moonlark_search::RowBitmap;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
-use super::bit_set::GrowableBitSet;
 use super::segment_members::SegmentMembers;
 use super::vectors::{self, EmbeddingModel};
 use super::{FIELD_COUNT, segments};
-use crate::store::{IndexGeneration, StoreResult, damaged_error, read_generation};
+use crate::store::{IndexGeneration, StoreResult, damaged_error, query_all, read_generation};
 
 /// The last snapshot that somebody asked for.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(crate) struct LoadedSegment {
     pub(crate) segment: i64,
     /// Where its chunks begin when those of all segments are counted.
     pub(crate) base: usize,
-    pub(crate) alive: GrowableBitSet,
+    pub(crate) alive: RowBitmap,
     /// How many are alive.
     pub(crate) living: usize,
     part: Arc<SegmentContent>,
@@ -97,15 +97,13 @@ impl IndexSnapshot {
                 }),
             };
             let alive = segments::read_alive(connection, row.segment)?;
-            for (_, lengths) in
-                part.members.lengths.iter().enumerate().filter(|(at, _)| alive.get(*at))
-            {
-                count += 1;
-                for (sum, length) in sums.iter_mut().zip(lengths) {
-                    *sum += u64::from(*length);
+            for at in (0..part.members.len()).filter(|at| alive.get(*at)) {
+                for (sum, length) in sums.iter_mut().zip(part.members.lengths[at]) {
+                    *sum += u64::from(length);
                 }
             }
             let living = alive.count_set();
+            count += living;
             loaded.push(LoadedSegment { segment: row.segment, base, alive, living, part });
             base += row.chunks;
         }
@@ -140,17 +138,12 @@ impl IndexSnapshot {
         if let Some(documents) = &*documents {
             return Ok(documents.clone());
         }
-        let mut statement =
-            connection.prepare_cached("SELECT document, source, updated_at FROM kb_documents")?;
-        let mut rows = statement.query([])?;
-        let mut read = FilterFieldsByDocument::new();
-        while let Some(row) = rows.next()? {
-            read.insert(
-                row.get(0)?,
-                DocumentFilterFields { source: row.get(1)?, updated_at: row.get(2)? },
-            );
-        }
-        Ok(documents.insert(Arc::new(read)).clone())
+        let sql = "SELECT document, source, updated_at FROM kb_documents";
+        let read = query_all(connection, sql, [], |row| {
+            let fields = DocumentFilterFields { source: row.get(1)?, updated_at: row.get(2)? };
+            Ok((row.get(0)?, fields))
+        })?;
+        Ok(documents.insert(Arc::new(read.into_iter().collect())).clone())
     }
 
     /// Which segment a place is in, and its ordinal there.

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
+use moonlark_search::RowBitmap;
 use rusqlite::{Connection, params};
 
-use super::bit_set::GrowableBitSet;
 use super::postings::{ChunkPosting, PostingList};
 use super::segment_members::SegmentMembers;
 use super::term_blocks::TermBlockWriter;
 use super::{TermCounts, vectors};
-use crate::store::StoreResult;
+use crate::store::{StoreResult, execute_cached};
 
 #[derive(Default)]
 pub(crate) struct SegmentBuilder {
@@ -80,16 +80,9 @@ pub(super) fn insert_segment(
     first: u32,
     members: &SegmentMembers,
 ) -> StoreResult<i64> {
-    connection
-        .prepare_cached(
-            "INSERT INTO kb_segments (first_chunk, chunks, dead, alive, members)
-             VALUES (?1, ?2, 0, ?3, ?4)",
-        )?
-        .execute(params![
-            first,
-            members.len(),
-            GrowableBitSet::all_set(members.len()).to_bytes(),
-            members.to_bytes()
-        ])?;
+    let sql = "INSERT INTO kb_segments (first_chunk, chunks, dead, alive, members)
+               VALUES (?1, ?2, 0, ?3, ?4)";
+    let alive = RowBitmap::all_set(members.len()).to_bytes();
+    execute_cached(connection, sql, params![first, members.len(), alive, members.to_bytes()])?;
     Ok(connection.last_insert_rowid())
 }

@@ -4,16 +4,16 @@
 //! only a few times however many there are. A merge is a transaction of its own,
 //! and streams: it holds one list at a time, whatever the size of the index.
 
+use moonlark_search::RowBitmap;
 use rusqlite::Connection;
 
-use super::bit_set::GrowableBitSet;
 use super::postings::{ChunkPosting, PostingList, decode_postings};
 use super::segment_builder::insert_segment;
 use super::segment_members::SegmentMembers;
 use super::segments::{SegmentRow, list_segments, read_alive, read_members};
 use super::term_blocks::{TermBlockWriter, TermCursor};
 use super::vectors;
-use crate::store::StoreResult;
+use crate::store::{StoreResult, execute_cached};
 
 /// So many neighbours of one size become one.
 const MERGE_FAN_IN: usize = 8;
@@ -51,13 +51,10 @@ pub(crate) fn merge_after_sync(connection: &Connection) -> StoreResult<bool> {
         return merge_during_sync(connection);
     }
     let models = vectors::models_by_segment(connection)?;
-    match find_mergeable_run(&segments, &models, 2, |row| row.chunks <= MAX_SEGMENT_CHUNKS / 2) {
-        None => Ok(false),
-        Some(run) => {
-            merge_segments(connection, run)?;
-            Ok(true)
-        }
-    }
+    let small = |row: &SegmentRow| row.chunks <= MAX_SEGMENT_CHUNKS / 2;
+    let Some(run) = find_mergeable_run(&segments, &models, 2, small) else { return Ok(false) };
+    merge_segments(connection, run)?;
+    Ok(true)
 }
 
 fn size_level(chunks: usize) -> u32 {
@@ -100,7 +97,7 @@ fn find_mergeable_run<'a>(
 /// One old segment and where its chunks go.
 struct SegmentToMerge {
     row: SegmentRow,
-    alive: GrowableBitSet,
+    alive: RowBitmap,
     /// The new ordinal of each chunk that is alive.
     places: Vec<u32>,
 }
@@ -130,7 +127,7 @@ fn merge_segments(connection: &Connection, rows: &[SegmentRow]) -> StoreResult<(
             "DELETE FROM kb_vectors WHERE segment = ?1",
             "DELETE FROM kb_segments WHERE segment = ?1",
         ] {
-            connection.prepare_cached(delete)?.execute([row.segment])?;
+            execute_cached(connection, delete, [row.segment])?;
         }
     }
     Ok(())

@@ -1,14 +1,12 @@
 //! The segments as the writer knows them: which chunk is where, and who is dead.
 
+use moonlark_search::RowBitmap;
+use rusqlite::{Connection, params};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, params};
-
-use super::bit_set::GrowableBitSet;
 use super::segment_members::SegmentMembers;
-use crate::store::{StoreResult, damaged_error};
+use crate::store::{StoreResult, damaged_error, execute_cached, query_all, query_first};
 
 /// One row of `kb_segments`, without what is large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,19 +18,16 @@ pub(super) struct SegmentRow {
 }
 
 /// In the order of their chunks.
-pub(super) fn list_segments(connection: &Connection) -> StoreResult<Vec<SegmentRow>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT segment, first_chunk, chunks, dead FROM kb_segments ORDER BY first_chunk",
-    )?;
-    let rows = statement.query_map([], |row| {
+pub(super) fn list_segments(connection: &Connection) -> rusqlite::Result<Vec<SegmentRow>> {
+    let sql = "SELECT segment, first_chunk, chunks, dead FROM kb_segments ORDER BY first_chunk";
+    query_all(connection, sql, [], |row| {
         Ok(SegmentRow {
             segment: row.get(0)?,
             first_chunk: row.get(1)?,
             chunks: row.get(2)?,
             dead: row.get(3)?,
         })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    })
 }
 
 pub(super) fn read_members(connection: &Connection, segment: i64) -> StoreResult<SegmentMembers> {
@@ -43,24 +38,20 @@ pub(super) fn read_members(connection: &Connection, segment: i64) -> StoreResult
         })?
 }
 
-pub(super) fn read_alive(connection: &Connection, segment: i64) -> StoreResult<GrowableBitSet> {
+pub(super) fn read_alive(connection: &Connection, segment: i64) -> StoreResult<RowBitmap> {
     connection
         .prepare_cached("SELECT alive, chunks FROM kb_segments WHERE segment = ?1")?
         .query_row([segment], |row| {
-            Ok(GrowableBitSet::from_bytes(row.get_ref(0)?.as_blob()?, row.get(1)?))
+            Ok(RowBitmap::from_bytes(row.get_ref(0)?.as_blob()?, row.get(1)?))
         })?
+        .ok_or_else(|| damaged_error("a set of chunks has another size"))
 }
 
 /// The segment that has this chunk, dead or alive.
-pub(super) fn find_segment(connection: &Connection, chunk: u32) -> StoreResult<Option<i64>> {
-    let found = connection
-        .prepare_cached(
-            "SELECT segment FROM kb_segments WHERE first_chunk <= ?1
-             ORDER BY first_chunk DESC LIMIT 1",
-        )?
-        .query_row([chunk], |row| row.get(0))
-        .optional()?;
-    Ok(found)
+pub(super) fn find_segment(connection: &Connection, chunk: u32) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT segment FROM kb_segments WHERE first_chunk <= ?1
+               ORDER BY first_chunk DESC LIMIT 1";
+    query_first(connection, sql, [chunk], |row| row.get(0))
 }
 
 /// Marks chunks dead. Members are remembered from commit to commit, since a
@@ -68,8 +59,8 @@ pub(super) fn find_segment(connection: &Connection, chunk: u32) -> StoreResult<O
 /// in the transaction that found it out.
 #[derive(Default)]
 pub(crate) struct SegmentTombstones {
-    members: HashMap<i64, Arc<SegmentMembers>>,
-    changed: HashMap<i64, GrowableBitSet>,
+    members: HashMap<i64, SegmentMembers>,
+    changed: HashMap<i64, RowBitmap>,
 }
 
 impl SegmentTombstones {
@@ -85,13 +76,9 @@ impl SegmentTombstones {
         }
         let lost = || damaged_error("a document has chunks that are not indexed");
         let segment = find_segment(connection, first)?.ok_or_else(lost)?;
-        let members = match self.members.get(&segment) {
-            Some(members) => members.clone(),
-            None => {
-                let members = Arc::new(read_members(connection, segment)?);
-                self.members.insert(segment, members.clone());
-                members
-            }
+        let members = match self.members.entry(segment) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(read_members(connection, segment)?),
         };
         let start = members.find_ordinal(first).ok_or_else(lost)?;
         let bits = match self.changed.entry(segment) {
@@ -106,11 +93,8 @@ impl SegmentTombstones {
 
     pub(crate) fn flush(&mut self, connection: &Connection) -> StoreResult<()> {
         for (segment, bits) in self.changed.drain() {
-            connection
-                .prepare_cached(
-                    "UPDATE kb_segments SET alive = ?2, dead = chunks - ?3 WHERE segment = ?1",
-                )?
-                .execute(params![segment, bits.to_bytes(), bits.count_set()])?;
+            let sql = "UPDATE kb_segments SET alive = ?2, dead = chunks - ?3 WHERE segment = ?1";
+            execute_cached(connection, sql, params![segment, bits.to_bytes(), bits.count_set()])?;
         }
         Ok(())
     }

@@ -4,11 +4,11 @@
 //! the one before. A term with a long list has a row to itself, so that looking
 //! for its neighbours does not read it.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 use super::postings::PostingList;
 use super::varint::{VarintReader, push_varint};
-use crate::store::{StoreResult, damaged_error};
+use crate::store::{StoreResult, damaged_error, execute_cached, query_all, query_first};
 
 /// What fits into one page of the file beside what the page needs itself.
 const MAX_TERM_BLOCK_BYTES: usize = 3_800;
@@ -56,9 +56,8 @@ impl<'a> TermBlockWriter<'a> {
         if self.data.is_empty() {
             return Ok(());
         }
-        self.connection
-            .prepare_cached("INSERT INTO kb_terms (segment, first, data) VALUES (?1, ?2, ?3)")?
-            .execute(params![self.segment, self.first, self.data])?;
+        let sql = "INSERT INTO kb_terms (segment, first, data) VALUES (?1, ?2, ?3)";
+        execute_cached(self.connection, sql, params![self.segment, self.first, self.data])?;
         self.data.clear();
         Ok(())
     }
@@ -78,22 +77,15 @@ pub(crate) fn find_term_list(
     segment: i64,
     term: &str,
 ) -> StoreResult<TermList> {
-    let block: Option<Vec<u8>> = connection
-        .prepare_cached(
-            "SELECT data FROM kb_terms WHERE segment = ?1 AND first <= ?2
-             ORDER BY first DESC LIMIT 1",
-        )?
-        .query_row(params![segment, term.as_bytes()], |row| row.get(0))
-        .optional()?;
-    let Some(block) = block else { return Ok(TermList::default()) };
+    let sql = "SELECT data FROM kb_terms WHERE segment = ?1 AND first <= ?2
+               ORDER BY first DESC LIMIT 1";
+    let block: Option<Vec<u8>> =
+        query_first(connection, sql, params![segment, term.as_bytes()], |row| row.get(0))?;
+    let block = block.unwrap_or_default();
     let mut entries = TermBlockEntries::new(&block);
-    while entries.advance()? {
-        match entries.term.as_slice().cmp(term.as_bytes()) {
-            std::cmp::Ordering::Less => (),
-            std::cmp::Ordering::Equal => {
-                return Ok(TermList { chunks: entries.chunks, postings: entries.list.to_vec() });
-            }
-            std::cmp::Ordering::Greater => break,
+    while entries.advance()? && entries.term.as_slice() <= term.as_bytes() {
+        if entries.term == term.as_bytes() {
+            return Ok(TermList { chunks: entries.chunks, postings: entries.list.to_vec() });
         }
     }
     Ok(TermList::default())
@@ -110,17 +102,15 @@ pub(crate) fn find_terms_with_prefix(
     const MAX_PREFIX_TERMS: usize = 64;
     // No letter begins with this byte.
     let end = [beginning.as_bytes(), &[0xff]].concat();
-    let mut statement = connection.prepare_cached(
-        "SELECT data FROM kb_terms WHERE segment = ?1 AND first <= ?2
-           AND first >= coalesce((SELECT max(first) FROM kb_terms
-                                  WHERE segment = ?1 AND first <= ?3), x'')
-         ORDER BY first LIMIT ?4",
-    )?;
-    let mut rows = statement.query(params![segment, end, beginning.as_bytes(), MAX_TERM_ROWS])?;
+    let sql = "SELECT data FROM kb_terms WHERE segment = ?1 AND first <= ?2
+                 AND first >= coalesce((SELECT max(first) FROM kb_terms
+                                        WHERE segment = ?1 AND first <= ?3), x'')
+               ORDER BY first LIMIT ?4";
+    let params = params![segment, end, beginning.as_bytes(), MAX_TERM_ROWS];
+    let blocks: Vec<Vec<u8>> = query_all(connection, sql, params, |row| row.get(0))?;
     let mut terms = Vec::new();
-    while let Some(row) = rows.next()? {
-        let block: Vec<u8> = row.get(0)?;
-        let mut entries = TermBlockEntries::new(&block);
+    for block in &blocks {
+        let mut entries = TermBlockEntries::new(block);
         while entries.advance()? {
             let longer = entries.term.len() > beginning.len();
             if longer
@@ -144,12 +134,8 @@ struct TermBlockEntries<'a> {
 
 impl<'a> TermBlockEntries<'a> {
     fn new(block: &'a [u8]) -> Self {
-        TermBlockEntries {
-            reader: VarintReader::new(block),
-            term: Vec::new(),
-            chunks: 0,
-            list: &[],
-        }
+        let reader = VarintReader::new(block);
+        TermBlockEntries { reader, term: Vec::new(), chunks: 0, list: &[] }
     }
 
     fn advance(&mut self) -> StoreResult<bool> {
@@ -176,13 +162,13 @@ pub(super) struct TermCursor<'a> {
     segment: i64,
     /// The terms of the current row that are still to come, last first.
     ahead: Vec<(Vec<u8>, Vec<u8>)>,
-    /// How the current row begins.
-    first: Option<Vec<u8>>,
+    /// How the current row begins; empty before the first, as no term is.
+    first: Vec<u8>,
 }
 
 impl<'a> TermCursor<'a> {
     pub(super) fn new(connection: &'a Connection, segment: i64) -> StoreResult<Self> {
-        let mut cursor = TermCursor { connection, segment, ahead: Vec::new(), first: None };
+        let mut cursor = TermCursor { connection, segment, ahead: Vec::new(), first: Vec::new() };
         cursor.load_next_block()?;
         Ok(cursor)
     }
@@ -201,29 +187,19 @@ impl<'a> TermCursor<'a> {
     }
 
     fn load_next_block(&mut self) -> StoreResult<()> {
-        let after = match &self.first {
-            None => {
-                "SELECT first, data FROM kb_terms WHERE segment = ?1 AND first >= ?2
-                     ORDER BY first LIMIT 1"
-            }
-            Some(_) => {
-                "SELECT first, data FROM kb_terms WHERE segment = ?1 AND first > ?2
-                        ORDER BY first LIMIT 1"
-            }
-        };
-        let begin = self.first.take().unwrap_or_default();
-        let row: Option<(Vec<u8>, Vec<u8>)> = self
-            .connection
-            .prepare_cached(after)?
-            .query_row(params![self.segment, begin], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
+        let sql = "SELECT first, data FROM kb_terms WHERE segment = ?1 AND first > ?2
+                   ORDER BY first LIMIT 1";
+        let row: Option<(Vec<u8>, Vec<u8>)> =
+            query_first(self.connection, sql, params![self.segment, self.first], |row| {
+                row.try_into()
+            })?;
         let Some((first, data)) = row else { return Ok(()) };
         let mut entries = TermBlockEntries::new(&data);
         while entries.advance()? {
             self.ahead.push((entries.term.clone(), entries.list.to_vec()));
         }
         self.ahead.reverse();
-        self.first = Some(first);
+        self.first = first;
         Ok(())
     }
 }

@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use moonlark_search::RowBitmap;
+use rusqlite::{Connection, params};
 
-use super::bit_set::GrowableBitSet;
 use super::segments::{find_segment, read_members};
-use crate::store::{StoreResult, damaged_error};
+use crate::store::{StoreResult, damaged_error, execute_cached, query_all, query_first};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EmbeddingModel {
@@ -29,11 +29,8 @@ pub(crate) fn find_or_create_model(
     name: &str,
     width: usize,
 ) -> StoreResult<EmbeddingModel> {
-    let known: Option<(i64, usize)> = connection
-        .query_row("SELECT model, dimensions FROM kb_models WHERE name = ?1", [name], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()?;
+    let sql = "SELECT model, dimensions FROM kb_models WHERE name = ?1";
+    let known: Option<(i64, usize)> = query_first(connection, sql, [name], |row| row.try_into())?;
     let model = match known {
         Some((model, known)) if known == width => model,
         other => {
@@ -49,21 +46,18 @@ pub(crate) fn find_or_create_model(
     Ok(EmbeddingModel { model, name: name.to_owned(), width })
 }
 
-pub(super) fn list_models(connection: &Connection) -> StoreResult<Vec<EmbeddingModel>> {
-    let mut statement = connection
-        .prepare_cached("SELECT model, name, dimensions FROM kb_models ORDER BY model")?;
-    let rows = statement.query_map([], |row| {
+pub(super) fn list_models(connection: &Connection) -> rusqlite::Result<Vec<EmbeddingModel>> {
+    let sql = "SELECT model, name, dimensions FROM kb_models ORDER BY model";
+    query_all(connection, sql, [], |row| {
         Ok(EmbeddingModel { model: row.get(0)?, name: row.get(1)?, width: row.get(2)? })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    })
 }
 
 pub(super) fn models_by_segment(connection: &Connection) -> StoreResult<ModelsBySegment> {
-    let mut statement = connection.prepare_cached("SELECT segment, model FROM kb_vectors")?;
-    let mut rows = statement.query([])?;
+    let sql = "SELECT segment, model FROM kb_vectors";
     let mut by_segment = ModelsBySegment::new();
-    while let Some(row) = rows.next()? {
-        by_segment.entry(row.get(0)?).or_default().insert(row.get(1)?);
+    for (segment, model) in query_all(connection, sql, [], |row| row.try_into())? {
+        by_segment.entry(segment).or_default().insert(model);
     }
     Ok(by_segment)
 }
@@ -73,13 +67,10 @@ pub(crate) fn segments_without_vectors(
     connection: &Connection,
     model: &str,
 ) -> StoreResult<Vec<i64>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT segment FROM kb_segments WHERE segment NOT IN
-             (SELECT segment FROM kb_vectors JOIN kb_models USING (model) WHERE name = ?1)
-         ORDER BY first_chunk",
-    )?;
-    let rows = statement.query_map([model], |row| row.get(0))?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    let sql = "SELECT segment FROM kb_segments WHERE segment NOT IN
+                   (SELECT segment FROM kb_vectors JOIN kb_models USING (model) WHERE name = ?1)
+               ORDER BY first_chunk";
+    Ok(query_all(connection, sql, [model], |row| row.get(0))?)
 }
 
 pub(crate) fn write_vectors(
@@ -87,32 +78,25 @@ pub(crate) fn write_vectors(
     segment: i64,
     model: i64,
     rows: &[u8],
-) -> StoreResult<()> {
-    connection
-        .prepare_cached(
-            "INSERT OR REPLACE INTO kb_vectors (segment, model, vectors) VALUES (?1, ?2, ?3)",
-        )?
-        .execute(params![segment, model, rows])?;
-    Ok(())
+) -> rusqlite::Result<()> {
+    let sql = "INSERT OR REPLACE INTO kb_vectors (segment, model, vectors) VALUES (?1, ?2, ?3)";
+    execute_cached(connection, sql, params![segment, model, rows])
 }
 
 pub(super) fn read_vectors(
     connection: &Connection,
     segment: i64,
     model: i64,
-) -> StoreResult<Option<Vec<u8>>> {
-    let rows = connection
-        .prepare_cached("SELECT vectors FROM kb_vectors WHERE segment = ?1 AND model = ?2")?
-        .query_row([segment, model], |row| row.get(0))
-        .optional()?;
-    Ok(rows)
+) -> rusqlite::Result<Option<Vec<u8>>> {
+    let sql = "SELECT vectors FROM kb_vectors WHERE segment = ?1 AND model = ?2";
+    query_first(connection, sql, [segment, model], |row| row.get(0))
 }
 
 /// The rows of segments that become one: of the models that all of them have.
 pub(super) fn merge_vectors(
     connection: &Connection,
     segment: i64,
-    old: &[(i64, &GrowableBitSet)],
+    old: &[(i64, &RowBitmap)],
 ) -> StoreResult<()> {
     'models: for model in list_models(connection)? {
         let mut merged = Vec::new();
@@ -137,13 +121,10 @@ pub(crate) fn find_chunk_vector(
 ) -> StoreResult<Option<Vec<u8>>> {
     let Some(segment) = find_segment(connection, chunk)? else { return Ok(None) };
     let Some(at) = read_members(connection, segment)?.find_ordinal(chunk) else { return Ok(None) };
-    let row: Option<Vec<u8>> = connection
-        .prepare_cached(
-            "SELECT substr(vectors, ?3 * ?4 + 1, ?4) FROM kb_vectors
-             WHERE segment = ?1 AND model = ?2",
-        )?
-        .query_row(params![segment, model.model, at, model.width], |row| row.get(0))
-        .optional()?;
+    let sql = "SELECT substr(vectors, ?3 * ?4 + 1, ?4) FROM kb_vectors
+               WHERE segment = ?1 AND model = ?2";
+    let params = params![segment, model.model, at, model.width];
+    let row: Option<Vec<u8>> = query_first(connection, sql, params, |row| row.get(0))?;
     match row {
         Some(row) if row.len() != model.width => Err(damaged_error("a vector is cut off")),
         row => Ok(row),
@@ -162,7 +143,7 @@ pub(crate) fn drop_other_models(connection: &Connection, name: &str) -> StoreRes
 pub(crate) fn find_model(
     connection: &Connection,
     name: &str,
-) -> StoreResult<Option<EmbeddingModel>> {
+) -> rusqlite::Result<Option<EmbeddingModel>> {
     Ok(list_models(connection)?.into_iter().find(|model| model.name == name))
 }
 

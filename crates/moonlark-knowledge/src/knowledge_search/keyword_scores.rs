@@ -1,7 +1,6 @@
 //! What the words of a question say about every chunk.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use moonlark_search::bm25::inverse_document_frequency;
 use moonlark_search::parsed_query::{QueryTermKind, query_term_weight};
@@ -32,6 +31,7 @@ const BEGINNING_SHARE: f32 = 0.5;
 /// Bytes of lists that are kept from weighing to scoring; others are read twice.
 const MAX_CACHED_LIST_BYTES: usize = 32 << 20;
 
+#[derive(Default)]
 pub(super) struct KeywordScores {
     scores: Vec<f32>,
     /// What the question's words are worth that stand in the headings of each chunk.
@@ -40,23 +40,14 @@ pub(super) struct KeywordScores {
 }
 
 impl KeywordScores {
-    pub(super) fn empty() -> KeywordScores {
-        let (scores, in_headings) = (Vec::new(), Vec::new());
-        KeywordScores { scores, in_headings, weights: QueryWeights::default() }
-    }
-
     pub(super) fn score_chunks(
         connection: &Connection,
         snapshot: &IndexSnapshot,
         masks: &SegmentMasks,
         question: &ParsedQuery,
     ) -> StoreResult<KeywordScores> {
-        let mut lists = TermListCache {
-            connection,
-            snapshot,
-            kept: HashMap::new(),
-            room: MAX_CACHED_LIST_BYTES,
-        };
+        let (kept, room) = (HashMap::new(), MAX_CACHED_LIST_BYTES);
+        let mut lists = TermListCache { connection, snapshot, kept, room };
         let mut fault = None;
         let weights = question.weigh_terms(snapshot.alive as u64, |term| {
             lists.count_chunks_with(term).unwrap_or_else(|error| {
@@ -130,17 +121,9 @@ impl KeywordScores {
         snapshot: &IndexSnapshot,
         most: usize,
     ) -> Vec<ChunkPosition> {
-        let headed = self.in_headings.iter().enumerate().filter(|(_, common)| **common > 0.0);
-        let ranked = headed.map(|(place, _)| {
-            let place = place as ChunkPosition;
-            RankedChunk { score: self.heading_gain(snapshot, place), place }
-        });
-        let mut best: Vec<RankedChunk> = ranked.collect();
-        if best.len() > most {
-            best.select_nth_unstable_by(most, |a, b| b.cmp(a));
-            best.truncate(most);
-        }
-        best.into_iter().map(|it| it.place).collect()
+        let headed = (0..).zip(&self.in_headings).filter(|(_, common)| **common > 0.0);
+        let ranked = headed.map(|(place, _)| (place, self.heading_gain(snapshot, place)));
+        take_best(ranked.collect(), most)
     }
 
     /// The best chunk of each of the best documents.
@@ -149,40 +132,38 @@ impl KeywordScores {
         snapshot: &IndexSnapshot,
         most: usize,
     ) -> Vec<ChunkPosition> {
-        let mut heap = BinaryHeap::with_capacity(most + 1);
-        let mut offer = |best: Option<RankedChunk>| {
-            let Some(best) = best else { return };
-            if heap.len() < most {
-                heap.push(Reverse(best));
-            } else if heap.peek().is_some_and(|Reverse(worst)| best > *worst) {
-                heap.pop();
-                heap.push(Reverse(best));
-            }
-        };
-        if self.scores.is_empty() {
-            return Vec::new();
-        }
+        let mut best: Vec<(ChunkPosition, f32)> = Vec::new();
         for segment in &snapshot.segments {
-            let documents = &segment.members().documents;
-            let mut best: Option<RankedChunk> = None;
             let mut of = None;
-            for (at, document) in documents.iter().enumerate() {
-                let score = self.scores[segment.base + at];
-                if score <= 0.0 {
-                    continue;
-                }
-                if of != Some(*document) {
-                    offer(best.take());
-                    of = Some(*document);
-                }
-                if best.as_ref().is_none_or(|best| score > best.score) {
-                    best = Some(RankedChunk { score, place: (segment.base + at) as ChunkPosition });
+            // Without scores there are none to look at.
+            let scores = self.scores.get(segment.base..).unwrap_or_default();
+            let places = (segment.base as ChunkPosition..).zip(scores);
+            for (document, (place, score)) in segment.members().documents.iter().zip(places) {
+                match best.last_mut() {
+                    _ if *score <= 0.0 => {}
+                    Some(last) if of == Some(document) => {
+                        if *score > last.1 {
+                            *last = (place, *score);
+                        }
+                    }
+                    _ => {
+                        best.push((place, *score));
+                        of = Some(document);
+                    }
                 }
             }
-            offer(best);
         }
-        heap.into_iter().map(|Reverse(it)| it.place).collect()
+        take_best(best, most)
     }
+}
+
+/// Those with the highest scores; of equals the first are the better ones.
+fn take_best(mut ranked: Vec<(ChunkPosition, f32)>, most: usize) -> Vec<ChunkPosition> {
+    if ranked.len() > most {
+        ranked.select_nth_unstable_by(most, |a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        ranked.truncate(most);
+    }
+    ranked.into_iter().map(|(place, _)| place).collect()
 }
 
 /// What a term says about a chunk. Most stand once in a body of some hundred
@@ -207,27 +188,6 @@ impl TermScorer {
             Some(worth) if counts == [0, 0, 1] => *worth,
             _ => self.bm25.term_weight(counts.map(u32::from), lengths.map(u32::from)),
         }
-    }
-}
-
-#[derive(PartialEq)]
-struct RankedChunk {
-    score: f32,
-    place: ChunkPosition,
-}
-
-impl Eq for RankedChunk {}
-
-impl Ord for RankedChunk {
-    /// Of equals the first is the better one.
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.score.total_cmp(&other.score).then(other.place.cmp(&self.place))
-    }
-}
-
-impl PartialOrd for RankedChunk {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
     }
 }
 
@@ -282,13 +242,8 @@ impl TermListCache<'_> {
             for term in longer.into_iter().take(MAX_LONGER_WORDS) {
                 let chunks = self.count_chunks_with(&term)?;
                 if chunks > 0 {
-                    found.push((
-                        term,
-                        query_term_weight(
-                            inverse_document_frequency(all, chunks),
-                            asked.times * share,
-                        ),
-                    ));
+                    let rarity = inverse_document_frequency(all, chunks);
+                    found.push((term, query_term_weight(rarity, asked.times * share)));
                 }
             }
         }

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use moonlark_core::Value;
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::value::shorten_text;
-use rusqlite::{Connection, OptionalExtension};
+use moonlark_search::RowBitmap;
+use rusqlite::Connection;
 
-use crate::index::{GrowableBitSet, IndexSnapshot, LoadedSegment};
+use crate::index::{IndexSnapshot, LoadedSegment};
 use crate::search_query::SearchFilter;
 use crate::store::{self, StoreResult};
 use crate::sync::field_value;
@@ -17,7 +18,7 @@ const MAX_NAMES_IN_NOTE: usize = 12;
 const MAX_METADATA_KEYS: usize = 200;
 
 /// For each segment which of its chunks count. Nothing where all do.
-pub(super) type SegmentMasks = Vec<Option<GrowableBitSet>>;
+pub(super) type SegmentMasks = Vec<Option<RowBitmap>>;
 
 /// Nothing if no chunk can pass.
 pub(super) fn build_segment_masks(
@@ -50,7 +51,7 @@ pub(super) fn build_segment_masks(
     };
     let mut masks = SegmentMasks::new();
     for segment in &snapshot.segments {
-        let mut mask = GrowableBitSet::all_clear(segment.alive.len());
+        let mut mask = RowBitmap::all_clear(segment.alive.len());
         let (mut before, mut passed) = (None, false);
         for (at, document) in segment.members().documents.iter().enumerate() {
             if before != Some(*document) {
@@ -111,11 +112,10 @@ fn no_match_note<'a>(
 fn metadata_keys(connection: &Connection) -> StoreResult<Vec<String>> {
     let mut keys: Vec<String> = Vec::new();
     // From key to key, instead of over every document.
-    let mut statement = connection
-        .prepare_cached("SELECT key FROM kb_fields WHERE key > ?1 ORDER BY key LIMIT 1")?;
+    let sql = "SELECT key FROM kb_fields WHERE key > ?1 ORDER BY key LIMIT 1";
     while keys.len() < MAX_METADATA_KEYS {
         let last = keys.last().map_or("", String::as_str);
-        match statement.query_row([last], |row| row.get(0)).optional()? {
+        match store::query_first(connection, sql, [last], |row| row.get(0))? {
             Some(key) => keys.push(key),
             None => break,
         }
@@ -133,11 +133,8 @@ fn documents_with_metadata(
     let keys = if filter.metadata.is_empty() { Vec::new() } else { metadata_keys(connection)? };
     for (key, value) in &filter.metadata {
         if keys.len() < MAX_METADATA_KEYS && !keys.contains(key) {
-            notes.push(no_match_note(
-                "has the metadata field",
-                key,
-                keys.iter().map(String::as_str),
-            ));
+            let known = keys.iter().map(String::as_str);
+            notes.push(no_match_note("has the metadata field", key, known));
         }
         let any = match value {
             Value::Array(values) => values.as_slice(),
@@ -145,12 +142,10 @@ fn documents_with_metadata(
         };
         let mut having = HashSet::new();
         for value in any.iter().filter_map(field_value) {
-            let mut statement = connection
-                .prepare_cached("SELECT document FROM kb_fields WHERE key = ?1 AND value = ?2")?;
-            let mut rows = statement.query([key, &value])?;
-            while let Some(row) = rows.next()? {
-                having.insert(row.get(0)?);
-            }
+            let sql = "SELECT document FROM kb_fields WHERE key = ?1 AND value = ?2";
+            having.extend(store::query_all(connection, sql, [key, &value], |row| {
+                row.get::<_, u32>(0)
+            })?);
         }
         passed = Some(match passed {
             None => having,

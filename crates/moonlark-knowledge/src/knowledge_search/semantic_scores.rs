@@ -11,6 +11,7 @@ use super::search_filter::SegmentMasks;
 use crate::index::{EmbeddingModel, IndexSnapshot};
 use crate::store::StoreResult;
 
+#[derive(Default)]
 pub(super) struct SemanticScores {
     /// The nearest chunks, with their cosines.
     pub(super) best: Vec<(ChunkPosition, f32)>,
@@ -21,11 +22,6 @@ pub(super) struct SemanticScores {
 }
 
 impl SemanticScores {
-    pub(super) fn empty() -> SemanticScores {
-        let (best, question, rows) = (Vec::new(), Vec::new(), Vec::new());
-        SemanticScores { best, cosines: CosineStats::default(), question, rows }
-    }
-
     pub(super) fn score_chunks(
         connection: &Connection,
         snapshot: &IndexSnapshot,
@@ -37,7 +33,7 @@ impl SemanticScores {
         let question: Vec<i8> = question.iter().map(|byte| *byte as i8).collect();
         let read = |it: &crate::index::LoadedSegment| it.load_vectors(connection, model);
         let rows = snapshot.segments.iter().map(read).collect::<StoreResult<Vec<_>>>()?;
-        let mut nearness = SemanticScores { question, rows, ..SemanticScores::empty() };
+        let mut nearness = SemanticScores { question, rows, ..SemanticScores::default() };
         // A long document may have all of the nearest chunks.
         let mut wanted = most;
         loop {
@@ -67,10 +63,10 @@ impl SemanticScores {
         let (mut count, mut sum, mut squares) = (0_usize, 0.0_f64, 0.0_f64);
         for ((segment, mask), rows) in snapshot.segments.iter().zip(masks).zip(&self.rows) {
             let Some(rows) = rows else { continue };
-            let found = top_k(rows, &self.question, most, mask.as_ref().map(|it| it.as_mask()));
-            let (rows, mean, deviation) =
-                (found.rows as f64, f64::from(found.mean), f64::from(found.deviation));
-            count += found.rows;
+            let found = top_k(rows, &self.question, most, mask.as_ref());
+            let CosineStats { rows, mean, deviation } = found.cosines;
+            count += rows;
+            let (rows, mean, deviation) = (rows as f64, f64::from(mean), f64::from(deviation));
             sum += mean * rows;
             squares += (deviation * deviation + mean * mean) * rows;
             let place = |row: u32| segment.base as ChunkPosition + row;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use rusqlite::{Connection, params};
 
+use super::statements::{execute_cached, query_all};
 use super::store_error::{StoreResult, damaged_error};
 
 /// Piece by piece of about this many bytes, cut where a letter begins: the first
@@ -25,20 +26,13 @@ pub(crate) fn write_body(connection: &Connection, document: i64, body: &str) -> 
     Ok(())
 }
 
-pub(crate) fn delete_body(connection: &Connection, document: i64) -> StoreResult<()> {
-    connection.prepare_cached("DELETE FROM kb_bodies WHERE document = ?1")?.execute([document])?;
-    Ok(())
+pub(crate) fn delete_body(connection: &Connection, document: i64) -> rusqlite::Result<()> {
+    execute_cached(connection, "DELETE FROM kb_bodies WHERE document = ?1", [document])
 }
 
 pub(crate) fn read_body(connection: &Connection, document: i64) -> StoreResult<String> {
-    let mut statement = connection
-        .prepare_cached("SELECT text FROM kb_bodies WHERE document = ?1 ORDER BY number")?;
-    let mut rows = statement.query([document])?;
-    let mut body = String::new();
-    while let Some(row) = rows.next()? {
-        body.push_str(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
-    }
-    Ok(body)
+    let sql = "SELECT text FROM kb_bodies WHERE document = ?1 ORDER BY number";
+    Ok(query_all(connection, sql, [document], |row| row.get::<_, String>(0))?.concat())
 }
 
 /// These bytes of a body. Only they are looked at, not all of the pieces they

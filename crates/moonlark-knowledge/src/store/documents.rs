@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use jiff::Timestamp;
 use moonlark_core::{Result, Value};
-use rusqlite::{Connection, OptionalExtension, Row as SqlRow, params};
+use rusqlite::{Connection, Row as SqlRow, params};
 
 use super::document_bodies::{read_body, read_body_range};
+use super::statements::{execute_cached, query_all, query_first};
 use super::store_error::{StoreResult, damaged_error};
 use crate::knowledge_document::{DocumentChunk, KnowledgeDocument};
 
@@ -39,22 +40,18 @@ pub(crate) fn find_known_document(
     source: i64,
     source_id: &str,
 ) -> rusqlite::Result<Option<KnownDocument>> {
-    connection
-        .prepare_cached(
-            "SELECT title, source_url, author, created_at, updated_at, content_type, metadata, stamp,
-                    document, hash, first_chunk, chunks
-             FROM kb_documents WHERE source = ?1 AND source_id = ?2",
-        )?
-        .query_row(params![source, source_id], |row| {
-            Ok(KnownDocument {
-                row: read_document_row(row)?,
-                document: row.get(8)?,
-                hash: row.get(9)?,
-                first_chunk: row.get(10)?,
-                chunks: row.get(11)?,
-            })
+    let sql = "SELECT title, source_url, author, created_at, updated_at, content_type, metadata,
+                   stamp, document, hash, first_chunk, chunks
+               FROM kb_documents WHERE source = ?1 AND source_id = ?2";
+    query_first(connection, sql, params![source, source_id], |row| {
+        Ok(KnownDocument {
+            row: read_document_row(row)?,
+            document: row.get(8)?,
+            hash: row.get(9)?,
+            first_chunk: row.get(10)?,
+            chunks: row.get(11)?,
         })
-        .optional()
+    })
 }
 
 /// The first eight columns.
@@ -78,9 +75,7 @@ pub(crate) fn find_stamp(
     source_id: &str,
 ) -> rusqlite::Result<Option<String>> {
     let of = |sql: &str| -> rusqlite::Result<Option<String>> {
-        let mut statement = connection.prepare_cached(sql)?;
-        let found = statement.query_row(params![source, source_id], |row| row.get(0)).optional()?;
-        Ok(found.flatten())
+        Ok(query_first(connection, sql, params![source, source_id], |row| row.get(0))?.flatten())
     };
     match of("SELECT stamp FROM kb_documents WHERE source = ?1 AND source_id = ?2")? {
         Some(stamp) => Ok(Some(stamp)),
@@ -94,10 +89,8 @@ pub(crate) fn find_skip(
     source: i64,
     source_id: &str,
 ) -> rusqlite::Result<Option<(i64, String)>> {
-    connection
-        .prepare_cached("SELECT skip, reason FROM kb_skips WHERE source = ?1 AND source_id = ?2")?
-        .query_row(params![source, source_id], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()
+    let sql = "SELECT skip, reason FROM kb_skips WHERE source = ?1 AND source_id = ?2";
+    query_first(connection, sql, params![source, source_id], |row| row.try_into())
 }
 
 /// Gives its number.
@@ -123,18 +116,14 @@ pub(crate) fn forget_skip(
     source: i64,
     source_id: &str,
 ) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("DELETE FROM kb_skips WHERE source = ?1 AND source_id = ?2")?
-        .execute(params![source, source_id])?;
-    Ok(())
+    let sql = "DELETE FROM kb_skips WHERE source = ?1 AND source_id = ?2";
+    execute_cached(connection, sql, params![source, source_id])
 }
 
 /// The number of a document by its id.
 pub(crate) fn find_document(connection: &Connection, id: &str) -> rusqlite::Result<Option<i64>> {
-    connection
-        .prepare_cached("SELECT document FROM kb_documents WHERE id = ?1")?
-        .query_row([id], |row| row.get(0))
-        .optional()
+    let sql = "SELECT document FROM kb_documents WHERE id = ?1";
+    query_first(connection, sql, [id], |row| row.get(0))
 }
 
 pub(crate) fn read_document(
@@ -185,18 +174,14 @@ pub(crate) fn chunks_of_document(
     connection: &Connection,
     document: i64,
 ) -> rusqlite::Result<Vec<(Option<String>, Range<usize>)>> {
-    connection
-        .prepare_cached(
-            "SELECT heading, start, length FROM kb_chunks
-             WHERE chunk >= (SELECT first_chunk FROM kb_documents WHERE document = ?1)
-               AND chunk < (SELECT first_chunk + chunks FROM kb_documents WHERE document = ?1)
-             ORDER BY chunk",
-        )?
-        .query_map([document], |row| {
-            let (start, length): (usize, usize) = (row.get(1)?, row.get(2)?);
-            Ok((row.get(0)?, start..start.saturating_add(length)))
-        })?
-        .collect()
+    let sql = "SELECT heading, start, length FROM kb_chunks
+               WHERE chunk >= (SELECT first_chunk FROM kb_documents WHERE document = ?1)
+                 AND chunk < (SELECT first_chunk + chunks FROM kb_documents WHERE document = ?1)
+               ORDER BY chunk";
+    query_all(connection, sql, [document], |row| {
+        let (start, length): (usize, usize) = (row.get(1)?, row.get(2)?);
+        Ok((row.get(0)?, start..start.saturating_add(length)))
+    })
 }
 
 /// A chunk by its number, with its document's title.
@@ -213,19 +198,14 @@ pub(crate) fn read_chunk_text(
     connection: &Connection,
     chunk: u32,
 ) -> StoreResult<Option<ChunkText>> {
-    let found = connection
-        .prepare_cached(
-            "SELECT document, title, heading, start, length, source_id
-             FROM kb_chunks JOIN kb_documents USING (document) WHERE chunk = ?1",
-        )?
-        .query_row([chunk], |row| {
-            let (start, length): (usize, usize) = (row.get(3)?, row.get(4)?);
-            let range = start..start.saturating_add(length);
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(5)?, range))
-        })
-        .optional()?;
-    let Some((document, title, heading, source_id, range)) = found else { return Ok(None) };
-    let text = read_body_range(connection, document, range)?;
+    let sql = "SELECT document, title, heading, source_id, start, length
+               FROM kb_chunks JOIN kb_documents USING (document) WHERE chunk = ?1";
+    let found: Option<(i64, String, Option<String>, String, usize, usize)> =
+        query_first(connection, sql, [chunk], |row| row.try_into())?;
+    let Some((document, title, heading, source_id, start, length)) = found else {
+        return Ok(None);
+    };
+    let text = read_body_range(connection, document, start..start.saturating_add(length))?;
     Ok(Some(ChunkText { title, source_id, heading, text }))
 }
 
@@ -241,7 +221,7 @@ pub(crate) fn parse_metadata(json: Option<&str>) -> Result<Value> {
 pub(crate) fn chunk_range(connection: &Connection, document: i64) -> rusqlite::Result<(u32, u32)> {
     connection
         .prepare_cached("SELECT first_chunk, chunks FROM kb_documents WHERE document = ?1")?
-        .query_row([document], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([document], |row| row.try_into())
 }
 
 /// The chunks of a document with this content, whatever its name.
@@ -249,10 +229,8 @@ pub(crate) fn find_same_content(
     connection: &Connection,
     hash: &[u8],
 ) -> rusqlite::Result<Option<(u32, u32)>> {
-    connection
-        .prepare_cached("SELECT first_chunk, chunks FROM kb_documents WHERE hash = ?1 LIMIT 1")?
-        .query_row([hash], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()
+    let sql = "SELECT first_chunk, chunks FROM kb_documents WHERE hash = ?1 LIMIT 1";
+    query_first(connection, sql, [hash], |row| row.try_into())
 }
 
 /// The numbers of all documents of a source.
@@ -260,15 +238,10 @@ pub(crate) fn documents_of_source(
     connection: &Connection,
     source: i64,
 ) -> rusqlite::Result<Vec<i64>> {
-    connection
-        .prepare_cached("SELECT document FROM kb_documents WHERE source = ?1 ORDER BY document")?
-        .query_map([source], |row| row.get(0))?
-        .collect()
+    let sql = "SELECT document FROM kb_documents WHERE source = ?1 ORDER BY document";
+    query_all(connection, sql, [source], |row| row.get(0))
 }
 
 pub(crate) fn skips_of_source(connection: &Connection, source: i64) -> rusqlite::Result<Vec<i64>> {
-    connection
-        .prepare_cached("SELECT skip FROM kb_skips WHERE source = ?1")?
-        .query_map([source], |row| row.get(0))?
-        .collect()
+    query_all(connection, "SELECT skip FROM kb_skips WHERE source = ?1", [source], |row| row.get(0))
 }

@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 use moonlark_core::Value;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
+use super::documents::timestamp_from_micros;
+use super::statements::{execute_cached, query_all, query_first};
 use super::store_error::StoreResult;
 use crate::knowledge_document::SourceStats;
 
@@ -34,10 +36,8 @@ pub(crate) fn read_generation(connection: &Connection) -> rusqlite::Result<Index
 
 /// What is found has changed.
 pub(crate) fn advance_generation(connection: &Connection) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("UPDATE kb_meta SET value = value + 1 WHERE key = 'generation'")?
-        .execute([])?;
-    Ok(())
+    let sql = "UPDATE kb_meta SET value = value + 1 WHERE key = 'generation'";
+    execute_cached(connection, sql, [])
 }
 
 pub(crate) fn read_next_chunk(connection: &Connection) -> rusqlite::Result<u32> {
@@ -45,8 +45,7 @@ pub(crate) fn read_next_chunk(connection: &Connection) -> rusqlite::Result<u32> 
 }
 
 pub(crate) fn set_next_chunk(connection: &Connection, next: u32) -> rusqlite::Result<()> {
-    connection.execute("UPDATE kb_meta SET value = ?1 WHERE key = 'next_chunk'", [next])?;
-    Ok(())
+    execute_cached(connection, "UPDATE kb_meta SET value = ?1 WHERE key = 'next_chunk'", [next])
 }
 
 /// How the chunks and terms were made. Where that is no longer how they would
@@ -83,12 +82,9 @@ pub(crate) fn upsert_source(
 }
 
 pub(crate) fn list_sources(connection: &Connection) -> rusqlite::Result<Vec<SourceRow>> {
-    connection
-        .prepare_cached("SELECT source, name, kind FROM kb_sources ORDER BY name")?
-        .query_map([], |row| {
-            Ok(SourceRow { source: row.get(0)?, name: row.get(1)?, kind: row.get(2)? })
-        })?
-        .collect()
+    query_all(connection, "SELECT source, name, kind FROM kb_sources ORDER BY name", [], |row| {
+        Ok(SourceRow { source: row.get(0)?, name: row.get(1)?, kind: row.get(2)? })
+    })
 }
 
 /// A sync ended well, and left this for the next. Nothing: what the last one left.
@@ -115,9 +111,11 @@ pub(crate) fn record_sync_failure(
     name: &str,
     problem: &str,
 ) -> rusqlite::Result<()> {
-    let update = "UPDATE kb_sources SET problem = ?2 WHERE name = ?1";
-    connection.execute(update, [name, problem])?;
-    Ok(())
+    execute_cached(
+        connection,
+        "UPDATE kb_sources SET problem = ?2 WHERE name = ?1",
+        [name, problem],
+    )
 }
 
 /// Its row and what is remembered for it; documents are removed before.
@@ -128,33 +126,27 @@ pub(crate) fn delete_source(connection: &Connection, source: i64) -> rusqlite::R
 }
 
 pub(crate) fn source_statistics(connection: &Connection) -> rusqlite::Result<Vec<SourceStats>> {
-    connection
-        .prepare(
-            "SELECT name, kind, last_sync, problem,
-                    (SELECT count(*) FROM kb_documents AS it WHERE it.source = kb_sources.source),
-                    (SELECT coalesce(sum(chunks), 0) FROM kb_documents AS it
-                     WHERE it.source = kb_sources.source)
-             FROM kb_sources ORDER BY name",
-        )?
-        .query_map([], |row| {
-            let last: Option<i64> = row.get(2)?;
-            Ok(SourceStats {
-                name: row.get(0)?,
-                kind: row.get(1)?,
-                last_sync: last.and_then(|at| Timestamp::from_microsecond(at).ok()),
-                problem: row.get(3)?,
-                documents: row.get::<_, i64>(4)?.try_into().unwrap_or(0),
-                chunks: row.get::<_, i64>(5)?.try_into().unwrap_or(0),
-            })
-        })?
-        .collect()
+    let sql = "SELECT name, kind, last_sync, problem,
+                   (SELECT count(*) FROM kb_documents AS it WHERE it.source = kb_sources.source),
+                   (SELECT coalesce(sum(chunks), 0) FROM kb_documents AS it
+                    WHERE it.source = kb_sources.source)
+               FROM kb_sources ORDER BY name";
+    query_all(connection, sql, [], |row| {
+        Ok(SourceStats {
+            name: row.get(0)?,
+            kind: row.get(1)?,
+            last_sync: timestamp_from_micros(row.get(2)?),
+            problem: row.get(3)?,
+            documents: row.get::<_, i64>(4)?.try_into().unwrap_or(0),
+            chunks: row.get::<_, i64>(5)?.try_into().unwrap_or(0),
+        })
+    })
 }
 
 /// The documents of a source, if it is there.
 pub(crate) fn find_source(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
-    connection
-        .query_row("SELECT source FROM kb_sources WHERE name = ?1", [name], |row| row.get(0))
-        .optional()
+    let sql = "SELECT source FROM kb_sources WHERE name = ?1";
+    query_first(connection, sql, [name], |row| row.get(0))
 }
 
 /// Whether vectors are kept that another model made.

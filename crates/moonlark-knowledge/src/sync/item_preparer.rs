@@ -16,12 +16,9 @@ use crate::embedder::{self, embedding_text};
 use crate::extract::{ExtractedDocument, ExtractionOutcome, extract_document};
 use crate::index::{FIELD_COUNT, TermCounts, find_chunk_vector, find_model};
 use crate::knowledge_database::KnowledgeDatabaseInner;
-use crate::source_connector::{ItemContent, ScanFinding, SourceItem};
+use crate::source_connector::{ItemContent, KnownStamps, ScanFinding, SourceItem};
 use crate::store::{self, DocumentRow, KnownDocument};
 use crate::sync_summary::ItemReadingCallback;
-
-/// The stamp that a document had, by its name.
-type StampLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// What is the same for all items of a sync.
 pub(super) struct ItemPreparer {
@@ -55,9 +52,11 @@ pub(super) struct PreparedDocument {
     pub(super) metadata: Value,
     pub(super) body: String,
     pub(super) chunks: Vec<PreparedChunk>,
-    /// For every term the chunks that have it, in order.
-    pub(super) terms: HashMap<String, Vec<(u32, TermCounts)>>,
+    pub(super) terms: ChunksByTerm,
 }
+
+/// For every term the chunks that have it, in order.
+type ChunksByTerm = HashMap<String, Vec<(u32, TermCounts)>>;
 
 pub(super) struct PreparedChunk {
     pub(super) heading: Option<String>,
@@ -74,17 +73,14 @@ pub(crate) const HEADING_SEPARATOR: &str = " > ";
 /// Bytes that an item holds while it is on its way.
 pub(super) fn content_bytes(found: &ScanFinding) -> usize {
     match found {
-        ScanFinding::Item(item) => match &item.content {
-            ItemContent::Text(text) => text.len(),
-            ItemContent::Bytes(bytes) => bytes.len(),
-        },
+        ScanFinding::Item(item) => item.content.as_bytes().len(),
         _ => 0,
     }
 }
 
 impl ItemPreparer {
     /// What a scan asks whether it knows an item's stamp.
-    pub(super) fn stamp_lookup(&self) -> Result<StampLookup> {
+    pub(super) fn stamp_lookup(&self) -> Result<Arc<KnownStamps>> {
         if self.full {
             return Ok(Arc::new(|_| None));
         }
@@ -137,7 +133,7 @@ impl ItemPreparer {
                 return Ok(SyncStep::Skip(item.source_id, item.stamp, reason));
             }
         };
-        item.content = ItemContent::Text(String::new());
+        item.content = ItemContent::default();
         self.prepare_document(item, extracted, hash, known.as_ref()).map(SyncStep::Write)
     }
 
@@ -157,7 +153,7 @@ impl ItemPreparer {
             metadata => Some(metadata.encode_json("metadata")?),
         };
         let named_as = if title == item.source_id { "" } else { path_words(&item.source_id) };
-        let mut counting = TermCounter::default();
+        let mut terms = ChunksByTerm::new();
         let mut chunks = Vec::new();
         for (number, made) in
             split_into_chunks(&extracted, &self.knowledge.settings.chunks).into_iter().enumerate()
@@ -166,7 +162,7 @@ impl ItemPreparer {
             // What its source calls a document stands above all of it, as headings do.
             let above = format!("{}\n{}", heading.as_deref().unwrap_or_default(), named_as);
             let fields = [title.as_str(), &above, &made.text];
-            let lengths = counting.count_terms(number as u32, fields);
+            let lengths = count_terms(&mut terms, number as u32, fields);
             let model = self.model.as_ref().map(|_| &self.knowledge.settings.embedder);
             let vector = model.and_then(|embedder| {
                 embedder.embed_now(&embedding_text(&title, heading.as_deref(), &made.text))
@@ -189,7 +185,7 @@ impl ItemPreparer {
             metadata,
             body: extracted.text,
             chunks,
-            terms: counting.terms,
+            terms,
         });
         self.reuse_vectors(&mut prepared, known)?;
         Ok(prepared)
@@ -242,39 +238,31 @@ impl PreparedDocument {
     }
 }
 
-/// Terms of the chunks of one document.
-#[derive(Default)]
-struct TermCounter {
-    terms: HashMap<String, Vec<(u32, TermCounts)>>,
-}
-
-impl TermCounter {
-    /// Gives how many words each field has.
-    fn count_terms(&mut self, chunk: u32, fields: [&str; FIELD_COUNT]) -> TermCounts {
-        let mut lengths = [0_u16; FIELD_COUNT];
-        for (field, text) in fields.into_iter().enumerate() {
-            for_each_term(text, |term| {
-                if term.role == TermRole::Word {
-                    lengths[field] = lengths[field].saturating_add(1);
+/// Add the terms of a chunk to those of its document. Gives how many words each field has.
+fn count_terms(terms: &mut ChunksByTerm, chunk: u32, fields: [&str; FIELD_COUNT]) -> TermCounts {
+    let mut lengths = [0_u16; FIELD_COUNT];
+    for (field, text) in fields.into_iter().enumerate() {
+        for_each_term(text, |term| {
+            if term.role == TermRole::Word {
+                lengths[field] = lengths[field].saturating_add(1);
+            }
+            let places = match terms.get_mut(term.text) {
+                Some(places) => places,
+                None => terms.entry(term.text.to_owned()).or_default(),
+            };
+            match places.last_mut() {
+                Some((last, counts)) if *last == chunk => {
+                    counts[field] = counts[field].saturating_add(1);
                 }
-                let places = match self.terms.get_mut(term.text) {
-                    Some(places) => places,
-                    None => self.terms.entry(term.text.to_owned()).or_default(),
-                };
-                match places.last_mut() {
-                    Some((last, counts)) if *last == chunk => {
-                        counts[field] = counts[field].saturating_add(1);
-                    }
-                    _ => {
-                        let mut counts = [0; FIELD_COUNT];
-                        counts[field] = 1;
-                        places.push((chunk, counts));
-                    }
+                _ => {
+                    let mut counts = [0; FIELD_COUNT];
+                    counts[field] = 1;
+                    places.push((chunk, counts));
                 }
-            });
-        }
-        lengths
+            }
+        });
     }
+    lengths
 }
 
 /// What a path or another name of a document says: without the ending, which says
@@ -303,10 +291,7 @@ fn content_hash(item: &SourceItem) -> Result<Vec<u8>> {
     add(item.title.as_deref().unwrap_or_default().as_bytes());
     add(item.content_type.as_deref().unwrap_or_default().as_bytes());
     add(item.metadata.encode_json("metadata")?.as_bytes());
-    match &item.content {
-        ItemContent::Text(text) => add(text.as_bytes()),
-        ItemContent::Bytes(bytes) => add(bytes),
-    }
+    add(item.content.as_bytes());
     Ok(hash.finalize().to_vec())
 }
 

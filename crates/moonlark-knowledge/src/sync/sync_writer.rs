@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use moonlark_core::{Problem, ProblemCode, Result, Value};
+use moonlark_search::RowBitmap;
 use rusqlite::{Connection, InterruptHandle, params};
 use tokio::sync::mpsc;
 
 use super::item_preparer::{PreparedDocument, SyncStep};
 use crate::index::{
-    ChunkPosting, GrowableBitSet, SegmentBuilder, SegmentTombstones, find_or_create_model,
-    merge_after_sync, merge_during_sync,
+    ChunkPosting, SegmentBuilder, SegmentTombstones, find_or_create_model, merge_after_sync,
+    merge_during_sync,
 };
 use crate::knowledge_database::{KnowledgeDatabaseInner, index_recipe};
-use crate::knowledge_document::document_id;
 use crate::source_connector::ScanOutcome;
 use crate::store::{
     self, DocumentRow, KnownDocument, MapStoreError, SourceLock, SourceRow, StoreResult,
@@ -21,8 +21,8 @@ use crate::sync_summary::{
     SkippedItem, SyncOptions, SyncProgressCallback, SyncProgressCounts, SyncSummary,
 };
 
-/// Documents removed in one commit.
-const UNSEEN_REMOVAL_BATCH: usize = 2_000;
+/// Documents removed in one commit, so that others can write in between.
+const REMOVAL_BATCH_DOCUMENTS: usize = 2_000;
 /// Fields of metadata that filters can ask for, and bytes of one.
 const MAX_METADATA_FIELDS: usize = 100;
 const MAX_FIELD_VALUE_BYTES: usize = 500;
@@ -196,16 +196,8 @@ impl SyncWriter {
         let source = self.source.source;
         let mut gone = store::documents_of_source(&self.connection, source)?;
         gone.retain(|document| !self.seen.contains(*document));
-        for some in gone.chunks(UNSEEN_REMOVAL_BATCH) {
-            let transaction = self.connection.unchecked_transaction()?;
-            for document in some {
-                remove_document(&transaction, &mut self.segments, *document)?;
-                self.summary.removed += 1;
-            }
-            self.segments.flush(&transaction)?;
-            store::advance_generation(&transaction)?;
-            transaction.commit()?;
-        }
+        remove_documents(&self.connection, &mut self.segments, &gone)?;
+        self.summary.removed += gone.len() as u64;
         let skips = store::skips_of_source(&self.connection, source)?;
         let transaction = self.connection.unchecked_transaction()?;
         for skip in skips.into_iter().filter(|skip| !self.seen_skips.contains(*skip)) {
@@ -218,7 +210,7 @@ impl SyncWriter {
 
 /// Rows that a scan has named: a bit for each, by its number.
 #[derive(Default)]
-struct SeenRows(GrowableBitSet);
+struct SeenRows(RowBitmap);
 
 impl SeenRows {
     /// Says whether it was there before.
@@ -294,29 +286,18 @@ impl CommitBatch<'_> {
                 .into());
         };
         self.next = next;
-        let document = match known {
-            Some(known) => {
-                self.segments.mark_dead(self.connection, known.first_chunk, known.chunks)?;
-                store::delete_chunks(self.connection, known.first_chunk, known.chunks)?;
-                store::update_document_row(self.connection, known.document, &prepared.row)?;
-                self.summary.changed += 1;
-                known.document
-            }
-            None => {
-                let id = document_id(&self.source.name, &prepared.source_id);
-                let source = self.source.source;
-                self.summary.added += 1;
-                store::insert_document(
-                    self.connection,
-                    &id,
-                    source,
-                    &prepared.source_id,
-                    &prepared.row,
-                )?
-            }
-        };
+        if let Some(known) = known {
+            self.segments.mark_dead(self.connection, known.first_chunk, known.chunks)?;
+            store::delete_chunks(self.connection, known.first_chunk, known.chunks)?;
+            self.summary.changed += 1;
+        } else {
+            self.summary.added += 1;
+        }
+        let content = (prepared.hash.as_slice(), first, count);
+        let (source_id, row) = (&prepared.source_id, &prepared.row);
+        let document =
+            store::write_document(self.connection, self.source, source_id, row, content)?;
         self.seen.insert(document);
-        store::update_document_content(self.connection, document, &prepared.hash, first, count)?;
         store::write_body(self.connection, document, &prepared.body)?;
         write_metadata_fields(self.connection, document, &prepared.metadata)?;
         store::forget_skip(self.connection, self.source.source, &prepared.source_id)?;
@@ -338,13 +319,8 @@ impl CommitBatch<'_> {
         let base = self.draft.len() as u32;
         for (at, chunk) in prepared.chunks.iter().enumerate() {
             let it = first + at as u32;
-            store::insert_chunk(
-                self.connection,
-                it,
-                document,
-                chunk.heading.as_deref(),
-                &chunk.range,
-            )?;
+            let heading = chunk.heading.as_deref();
+            store::insert_chunk(self.connection, it, document, heading, &chunk.range)?;
             self.draft.add_chunk(it, number, chunk.lengths, chunk.vector.as_deref());
             self.width = self.width.or(chunk.vector.as_ref().map(Vec::len));
         }
@@ -369,7 +345,8 @@ impl CommitBatch<'_> {
         if known.row != *row {
             // Filters look at times.
             self.found_anew |= known.row.updated_at != row.updated_at;
-            store::update_document_row(self.connection, known.document, row)?;
+            let content = (known.hash.as_slice(), known.first_chunk, known.chunks);
+            store::write_document(self.connection, self.source, &source_id, row, content)?;
         }
         Ok(())
     }
@@ -386,10 +363,8 @@ impl CommitBatch<'_> {
                 self.summary.skipped.push(source_id, SkippedItem { reason, is_new: false });
             }
             None => {
-                let unknown = Problem::bad_request(
-                    "the connector says it is as it was, and it never was there",
-                );
-                self.summary.failed.push(source_id, unknown);
+                let unknown = "the connector says it is as it was, and it never was there";
+                self.summary.failed.push(source_id, Problem::bad_request(unknown));
             }
         }
         Ok(())
@@ -428,12 +403,9 @@ impl CommitBatch<'_> {
 
     fn finish_batch(self, model: Option<&str>) -> StoreResult<()> {
         self.segments.flush(self.connection)?;
-        let model = match (model, self.width) {
-            (Some(name), Some(width)) => {
-                Some(find_or_create_model(self.connection, name, width)?.model)
-            }
-            _ => None,
-        };
+        let made = model.zip(self.width);
+        let made = made.map(|(name, width)| find_or_create_model(self.connection, name, width));
+        let model = made.transpose()?.map(|it| it.model);
         self.draft.write_segment(self.connection, model)?;
         store::set_next_chunk(self.connection, self.next)?;
         if self.found_anew {
@@ -443,8 +415,25 @@ impl CommitBatch<'_> {
     }
 }
 
-/// A document with all that belongs to it.
-pub(super) fn remove_document(
+/// Documents with all that belongs to them, some in each commit.
+pub(super) fn remove_documents(
+    connection: &Connection,
+    segments: &mut SegmentTombstones,
+    documents: &[i64],
+) -> StoreResult<()> {
+    for some in documents.chunks(REMOVAL_BATCH_DOCUMENTS) {
+        let transaction = connection.unchecked_transaction()?;
+        for document in some {
+            remove_document(&transaction, segments, *document)?;
+        }
+        segments.flush(&transaction)?;
+        store::advance_generation(&transaction)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+fn remove_document(
     connection: &Connection,
     segments: &mut SegmentTombstones,
     document: i64,
@@ -461,7 +450,7 @@ fn write_metadata_fields(
     document: i64,
     metadata: &Value,
 ) -> StoreResult<()> {
-    connection.prepare_cached("DELETE FROM kb_fields WHERE document = ?1")?.execute([document])?;
+    store::execute_cached(connection, "DELETE FROM kb_fields WHERE document = ?1", [document])?;
     let Some(fields) = metadata.as_object() else { return Ok(()) };
     let mut insert = connection.prepare_cached(
         "INSERT OR IGNORE INTO kb_fields (key, value, document) VALUES (?1, ?2, ?3)",

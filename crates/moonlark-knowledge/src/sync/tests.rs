@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use jiff::Timestamp;
 use moonlark_core::{Problem, Value};
 
-use crate::knowledge_testing::{Listed, Shared, content, find, item, small, sync, sync_as};
+use crate::knowledge_testing::{Listed, content, find, item, small, sync, sync_as};
 use crate::{ItemContent, ScanFinding, SourceConnector, SourceItem, SyncOptions};
 
 fn stamped(name: &str, text: &str, stamp: &str) -> SourceItem {
@@ -79,8 +79,7 @@ async fn what_has_the_stamp_it_had_is_not_read() {
     assert_eq!(again.read.load(Ordering::Relaxed), 1);
     let full = Arc::new(Listed::new(items()));
     let options = SyncOptions { full: true, ..SyncOptions::default() };
-    let connector = Arc::new(Shared(full.clone()));
-    let summary = knowledge.sync_source("docs", "script", connector, options).await.unwrap();
+    let summary = knowledge.sync_source("docs", "script", full.clone(), options).await.unwrap();
     assert_eq!(counts(&summary), (0, 10, 1, 0, 0, 0));
     assert_eq!(full.read.load(Ordering::Relaxed), 10);
 }
@@ -193,7 +192,7 @@ async fn the_item_that_is_read_is_named() {
         },
         ..SyncOptions::default()
     };
-    let listed = || Arc::new(Shared(Arc::new(Listed::of(&[("a", "apple"), ("b", "banana")]))));
+    let listed = || Arc::new(Listed::of(&[("a", "apple"), ("b", "banana")]));
     knowledge.sync_source("docs", "script", listed(), options()).await.unwrap();
     let mut names = std::mem::take(&mut *named.lock());
     names.sort();
@@ -316,7 +315,7 @@ async fn a_sync_that_never_ends_is_ended_by_dropping_it() {
         }),
         ..SyncOptions::default()
     };
-    let connector: Arc<dyn SourceConnector> = Arc::new(Shared(Arc::new(endless)));
+    let connector: Arc<dyn SourceConnector> = Arc::new(endless);
     let other = knowledge.clone();
     let syncing =
         tokio::spawn(async move { other.sync_source("docs", "script", connector, options).await });
@@ -351,7 +350,7 @@ async fn a_connector_that_panics_has_failed() {
     struct Panics;
     impl SourceConnector for Panics {
         fn scan(
-            &self,
+            self: Arc<Self>,
             _: crate::SourceScan,
         ) -> moonlark_core::tool::BoxFuture<moonlark_core::Result<crate::ScanOutcome>> {
             Box::pin(async { panic!("oh no") })

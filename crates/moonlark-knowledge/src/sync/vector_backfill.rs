@@ -23,18 +23,10 @@ const MAX_EMBEDDED_TEXTS: usize = 512;
 
 pub(crate) async fn backfill_vectors(knowledge: &Arc<KnowledgeDatabaseInner>) -> Result<()> {
     let Some(name) = knowledge.settings.embedder.model_name() else { return Ok(()) };
-    let missing = {
-        let (knowledge, name) = (knowledge.clone(), name.clone());
-        run_blocking(move || {
-            knowledge
-                .store
-                .in_read_transaction(|connection| segments_without_vectors(connection, &name))
-        })
-        .await?
-    };
-    let missing = missing.unwrap_or_default();
-    for segment in &missing {
-        backfill_segment(knowledge, &name, *segment).await?;
+    let of = name.clone();
+    let missing = move |connection: &Connection| segments_without_vectors(connection, &of);
+    for segment in read_blocking(knowledge, missing).await?.unwrap_or_default() {
+        backfill_segment(knowledge, &name, segment).await?;
     }
     let knowledge = knowledge.clone();
     run_blocking(move || drop_old_models(&knowledge, &name)).await
@@ -47,32 +39,21 @@ async fn backfill_segment(
 ) -> Result<()> {
     let read = move |connection: &Connection| chunks_in_segment(connection, segment);
     let Some(chunks) = read_blocking(knowledge, read).await? else { return Ok(()) };
-    let mut rows: Vec<u8> = Vec::new();
-    let mut width = None;
-    // A chunk that died meanwhile has no text; its row does not matter.
-    let mut missing = 0;
+    let mut rows: Vec<Option<QuantizedVector>> = Vec::with_capacity(chunks.len());
     for some in chunks.chunks(MAX_EMBEDDED_TEXTS) {
-        let texts = {
-            let some = some.to_vec();
-            read_blocking(knowledge, move |connection| embedding_texts(connection, &some))
-                .await?
-                .unwrap_or_default()
-        };
-        let (there, texts): (Vec<usize>, Vec<String>) =
-            texts.into_iter().enumerate().filter_map(|(at, text)| Some((at, text?))).unzip();
+        let some = some.to_vec();
+        let read = move |connection: &Connection| embedding_texts(connection, &some);
+        let Some(texts) = read_blocking(knowledge, read).await? else { return Ok(()) };
+        let there: Vec<bool> = texts.iter().map(Option::is_some).collect();
+        let texts = texts.into_iter().flatten().collect();
         let made = knowledge.settings.embedder.embed_texts(texts, EmbeddingPurpose::Sync).await?;
-        let mut made = there.into_iter().zip(made).peekable();
-        for at in 0..some.len() {
-            match made.next_if(|(of, _)| *of == at) {
-                Some((_, row)) => push_vector(&mut rows, &mut width, &mut missing, &row),
-                None => match width {
-                    Some(width) => rows.resize(rows.len() + width, 0),
-                    None => missing += 1,
-                },
-            }
-        }
+        let mut made = made.into_iter();
+        rows.extend(there.into_iter().map(|there| if there { made.next() } else { None }));
     }
-    let Some(width) = width else { return Ok(()) };
+    let Some(width) = rows.iter().flatten().next().map(Vec::len) else { return Ok(()) };
+    // A chunk that died meanwhile has no text; its row does not matter.
+    let filled = rows.into_iter().flat_map(|row| row.unwrap_or_else(|| vec![0; width]));
+    let rows: Vec<u8> = filled.collect();
     let (knowledge, name, count) = (knowledge.clone(), name.to_owned(), chunks.len());
     run_blocking(move || {
         let file = knowledge.store.file();
@@ -92,20 +73,6 @@ async fn backfill_segment(
         write().map_store_error(file)
     })
     .await
-}
-
-/// The first row says how wide those are that nobody will look at.
-fn push_vector(
-    rows: &mut Vec<u8>,
-    width: &mut Option<usize>,
-    missing: &mut usize,
-    row: &QuantizedVector,
-) {
-    if width.is_none() {
-        *width = Some(row.len());
-        rows.resize(*missing * row.len(), 0);
-    }
-    rows.extend_from_slice(row);
 }
 
 /// What is embedded of these chunks.

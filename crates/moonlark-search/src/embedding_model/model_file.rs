@@ -12,12 +12,7 @@ const MODEL_HEADER_BYTES: usize = 16;
 /// The model that was built in. A test looks at the file, so that what is
 /// missing here is missing in no build that anybody runs.
 pub(super) fn load_builtin() -> StaticEmbeddingModel {
-    parse_model(MODEL_FILE).unwrap_or(StaticEmbeddingModel {
-        pieces: WordPieceTokenizer::new(""),
-        rows: &[],
-        scales: Vec::new(),
-        dimensions: 0,
-    })
+    parse_model(MODEL_FILE).unwrap_or_default()
 }
 
 fn parse_model(file: &'static [u8]) -> Option<StaticEmbeddingModel> {

@@ -10,6 +10,7 @@ use crate::tokenizer;
 /// Longer words are data. What is left of them says nothing.
 const MAX_SPLIT_WORD_BYTES: usize = 64;
 
+#[derive(Default)]
 pub(super) struct WordPieceTokenizer {
     /// Pieces that words begin with, and pieces that go on.
     first: FxHashMap<&'static str, u32>,
@@ -20,11 +21,7 @@ pub(super) struct WordPieceTokenizer {
 impl WordPieceTokenizer {
     /// From a vocabulary of a piece per line; those that go on begin with `##`.
     pub(super) fn new(vocabulary: &'static str) -> WordPieceTokenizer {
-        let mut pieces = WordPieceTokenizer {
-            first: FxHashMap::default(),
-            further: FxHashMap::default(),
-            longest: 0,
-        };
+        let mut pieces = WordPieceTokenizer::default();
         for (number, piece) in (0..).zip(vocabulary.lines()) {
             let (map, piece) = match piece.strip_prefix("##") {
                 Some(piece) => (&mut pieces.further, piece),
@@ -40,7 +37,7 @@ impl WordPieceTokenizer {
     pub(super) fn for_each_piece(&self, text: &str, mut each: impl FnMut(u32)) {
         let mut word = String::new();
         tokenizer::for_each_run(text, |run| {
-            tokenizer::fold_run(run, &mut word);
+            tokenizer::fold_letters(run, &mut word);
             self.split_word(&word, &mut each);
         });
     }

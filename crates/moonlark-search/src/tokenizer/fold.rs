@@ -2,12 +2,12 @@
 
 use unicode_normalization::char::decompose_canonical;
 
-/// Add the letters of a word to `plain`.
-pub(super) fn fold_letters(word: &str, plain: &mut String) {
+/// The letters of a word, in place of what was in `plain`.
+pub(crate) fn fold_letters(word: &str, plain: &mut String) {
+    plain.clear();
     if word.is_ascii() {
         plain.push_str(word);
-        let start = plain.len() - word.len();
-        plain[start..].make_ascii_lowercase();
+        plain.make_ascii_lowercase();
         return;
     }
     for letter in word.chars() {

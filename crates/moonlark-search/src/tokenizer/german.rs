@@ -9,25 +9,19 @@ use super::{fold_letters, stem_word, stop_words};
 /// for other words.
 pub(super) fn spell_out_umlauts(word: &str) -> Option<String> {
     let mut spelled = String::with_capacity(word.len() + 2);
-    let mut changed = false;
+    let (mut changed, mut buffer) = (false, [0; 4]);
     for letter in word.chars().flat_map(char::to_lowercase) {
-        let dots = match (letter, spelled.chars().next_back()) {
-            ('ä', _) => "ae",
-            ('ö', _) => "oe",
-            ('ü', _) => "ue",
+        let (letters, has_dots) = match (letter, spelled.chars().next_back()) {
+            ('ä', _) => ("ae", true),
+            ('ö', _) => ("oe", true),
+            ('ü', _) => ("ue", true),
             // The two dots as a mark of their own.
-            ('\u{0308}', Some('a' | 'o' | 'u')) => "e",
-            ('ß', _) => {
-                spelled.push_str("ss");
-                continue;
-            }
-            _ => {
-                spelled.push(letter);
-                continue;
-            }
+            ('\u{0308}', Some('a' | 'o' | 'u')) => ("e", true),
+            ('ß', _) => ("ss", false),
+            _ => (&*letter.encode_utf8(&mut buffer), false),
         };
-        spelled.push_str(dots);
-        changed = true;
+        spelled.push_str(letters);
+        changed |= has_dots;
     }
     changed.then_some(spelled)
 }
@@ -41,7 +35,6 @@ pub(crate) fn is_german_text(text: &str) -> bool {
         if run.len() < 3 || run.len() > super::MAX_WORD_BYTES {
             return false;
         }
-        word.clear();
         fold_letters(run, &mut word);
         let looks = word.len() > 6 && GERMAN_SUFFIXES.iter().any(|ending| word.ends_with(ending));
         stop_words::is_german_stop_word(&word)

@@ -5,17 +5,18 @@ use std::collections::HashMap;
 use moonlark_core::Result;
 use quick_xml::events::{BytesStart, Event};
 
-use super::{DocxStyle, XmlEventSink, event_text, find_attribute};
+use super::{DocxStyle, XmlEventSink, event_text, find_attribute, outline_level};
 use crate::extract::document_builder::ExtractedDocumentBuilder;
 use crate::extract::{ExtractedDocument, TextBlockKind};
 
 /// Lists in lists that are still indented.
 const MAX_DOCX_LIST_DEPTH: usize = 8;
 
-pub(super) struct DocxBodyReader<'a> {
+#[derive(Default)]
+pub(super) struct DocxBodyReader {
     draft: ExtractedDocumentBuilder,
     /// By their ids.
-    styles: &'a HashMap<String, DocxStyle>,
+    styles: HashMap<String, DocxStyle>,
     buffer: String,
     /// What the paragraph is.
     heading: Option<u8>,
@@ -28,22 +29,12 @@ pub(super) struct DocxBodyReader<'a> {
     rows: String,
 }
 
-impl<'a> DocxBodyReader<'a> {
+impl DocxBodyReader {
     pub(super) fn new(
         draft: ExtractedDocumentBuilder,
-        styles: &'a HashMap<String, DocxStyle>,
-    ) -> Self {
-        DocxBodyReader {
-            draft,
-            styles,
-            buffer: String::new(),
-            heading: None,
-            list: None,
-            shown: false,
-            fallback: 0,
-            tables: 0,
-            rows: String::new(),
-        }
+        styles: HashMap<String, DocxStyle>,
+    ) -> DocxBodyReader {
+        DocxBodyReader { draft, styles, ..DocxBodyReader::default() }
     }
 
     pub(super) fn finish_document(mut self) -> Result<ExtractedDocument> {
@@ -67,10 +58,7 @@ impl<'a> DocxBodyReader<'a> {
                     None => {}
                 }
             }
-            "outlineLvl" => {
-                let level: Option<u8> = find_attribute(tag, "val").and_then(|it| it.parse().ok());
-                self.heading = level.filter(|it| *it < 9).map(|it| it + 1);
-            }
+            "outlineLvl" => self.heading = outline_level(tag),
             "numPr" => self.list = Some(0),
             "ilvl" => {
                 let depth = find_attribute(tag, "val").and_then(|it| it.parse().ok());
@@ -133,7 +121,7 @@ impl<'a> DocxBodyReader<'a> {
     }
 }
 
-impl XmlEventSink for DocxBodyReader<'_> {
+impl XmlEventSink for DocxBodyReader {
     fn accept_event(&mut self, event: &Event<'_>) -> Result<()> {
         match event {
             Event::Start(tag) if self.fallback > 0 || tag.local_name().as_ref() == "Fallback" => {

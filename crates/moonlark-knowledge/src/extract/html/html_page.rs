@@ -287,46 +287,15 @@ impl HtmlPage {
     }
 }
 
+/// Elements that stand by themselves. In order.
+#[rustfmt::skip]
+const BLOCK_ELEMENTS: [&str; 38] = [
+    "address", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog", "div",
+    "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5",
+    "h6", "head", "header", "hgroup", "hr", "html", "legend", "li", "option", "p", "section",
+    "summary", "table", "tbody", "tfoot", "thead",
+];
+
 fn is_block_element(name: &str) -> bool {
-    matches!(
-        name,
-        "address"
-            | "aside"
-            | "blockquote"
-            | "body"
-            | "caption"
-            | "center"
-            | "dd"
-            | "details"
-            | "dialog"
-            | "div"
-            | "dl"
-            | "dt"
-            | "fieldset"
-            | "figcaption"
-            | "figure"
-            | "footer"
-            | "form"
-            | "h1"
-            | "h2"
-            | "h3"
-            | "h4"
-            | "h5"
-            | "h6"
-            | "head"
-            | "header"
-            | "hgroup"
-            | "hr"
-            | "html"
-            | "legend"
-            | "li"
-            | "option"
-            | "p"
-            | "section"
-            | "summary"
-            | "table"
-            | "tbody"
-            | "tfoot"
-            | "thead"
-    )
+    BLOCK_ELEMENTS.contains(&name)
 }
