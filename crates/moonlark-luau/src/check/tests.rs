@@ -8,6 +8,7 @@ use moonlark_gateway::tool_body::ToolBody;
 use moonlark_render::luau::sdk_docs::{declared_result, sdk_function_docs};
 use serde_json::{Value as Json, json};
 
+use super::described_catalog::DescribedCatalog;
 use super::script_checker::{ScriptChecker, TypingLimits};
 use super::type_checker::TypeChecker;
 use super::{CheckFinding, problem_from_findings};
@@ -25,7 +26,7 @@ fn catalog(tools: Vec<Arc<Tool>>) -> Catalog {
     Catalog::new(Arc::default(), tools, &[], Vec::new())
 }
 
-/// On a thread with the stack that a worker has.
+/// On a thread with the stack that a worker has, and with what a worker is told.
 fn check(script: &str, catalog: Catalog) -> Vec<CheckFinding> {
     let script = script.to_owned();
     let catalog = Arc::new(catalog);
@@ -33,8 +34,18 @@ fn check(script: &str, catalog: Catalog) -> Vec<CheckFinding> {
         .stack_size(super::check_server::CHECK_STACK_BYTES)
         .spawn(move || {
             let mut checker = ScriptChecker::new(catalog.modules());
-            let bound = TypingLimits::default();
-            checker.check_script(&script, &catalog, bound).into_report(true).findings
+            let mut findings = |catalog: &Catalog| {
+                let judged = checker.check_script(&script, catalog, TypingLimits::default());
+                judged.into_report(true).findings
+            };
+            let found = findings(&catalog);
+            // A worker is told less, and finds the same. Schemas too deep for JSON end it.
+            let described = DescribedCatalog::for_script(&catalog, &script);
+            let described = serde_json::to_string(&described).unwrap();
+            if let Ok(described) = serde_json::from_str::<DescribedCatalog>(&described) {
+                assert_eq!(findings(&described.into_catalog(catalog.modules())), found);
+            }
+            found
         })
         .unwrap()
         .join()
