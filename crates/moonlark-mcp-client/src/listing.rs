@@ -17,7 +17,6 @@ use crate::definition_text::{clean_entry, text_field};
 use crate::json_rpc::{RequestFailure, RpcError};
 use crate::name_mapping::{is_app_uri, tool_app_uri};
 use crate::pins;
-use crate::resource_subscriptions::SubscriptionReleaser;
 use crate::upstream_settings::UpstreamSettings;
 use crate::upstream_state::UpstreamState;
 use crate::upstream_tool;
@@ -236,7 +235,7 @@ pub(crate) fn build_offering(
             Some(was) => was.door.clone(),
             None => Arc::new(upstream_tool::build_passthrough_tool(shared, &source)),
         },
-        watcher: Arc::new(SubscriptionReleaser(Arc::downgrade(shared))),
+        watcher: shared.watching.clone(),
         source,
     };
     for (list, before) in read.each_mut().into_iter().zip(old.lists.each()) {

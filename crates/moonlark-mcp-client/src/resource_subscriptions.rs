@@ -36,8 +36,8 @@ const MAX_RESOURCE_URI_BYTES: usize = 8 * 1024;
 /// All URIs of this server that one caller watches, in all of its sessions.
 const MAX_WATCHED_BYTES_PER_CALLER: usize = 4 << 20;
 
+#[derive(Default)]
 pub(crate) struct ResourceSubscriptions {
-    shared: Weak<UpstreamState>,
     /// What is watched under each lease.
     leases: Mutex<HashMap<u64, WatchedResource>>,
     /// Counts the changes of `leases`.
@@ -77,44 +77,34 @@ pub(crate) async fn watch_resource(
     Ok(())
 }
 
-/// For the catalog: how leases on resources of this server end.
-pub(crate) struct SubscriptionReleaser(pub(crate) Weak<UpstreamState>);
+/// Keep the server to it for as long as what is returned lives.
+pub(crate) fn keep_subscribed(
+    shared: &Arc<UpstreamState>,
+    link: &McpConnection,
+) -> AbortOnDropHandle<()> {
+    let (watching, link) = (shared.watching.clone(), link.clone());
+    match link.peer().era {
+        ProtocolEra::Modern => {
+            spawn_owned(run_modern_subscription(Arc::downgrade(shared), watching, link))
+        }
+        ProtocolEra::Legacy => spawn_owned(run_legacy_subscriptions(watching, link)),
+    }
+}
 
-impl ResourceWatcher for SubscriptionReleaser {
+/// For the catalog: how leases on resources of this server end.
+impl ResourceWatcher for ResourceSubscriptions {
     fn release_lease(&self, lease: u64) {
-        let Some(shared) = self.0.upgrade() else { return };
-        shared.watching.remove_lease(lease);
+        let mut leases = self.leases.lock();
+        if leases.remove(&lease).is_some() {
+            self.next_version();
+        }
     }
 }
 
 impl ResourceSubscriptions {
-    pub(crate) fn new(shared: Weak<UpstreamState>) -> Self {
-        Self {
-            shared,
-            leases: Mutex::default(),
-            wanted: watch::Sender::new(0),
-            agreed: watch::Sender::new(0),
-        }
-    }
-
     /// Whether anything is watched.
     pub(crate) fn has_leases(&self) -> bool {
         !self.leases.lock().is_empty()
-    }
-
-    /// Keep the server to it for as long as what is returned lives.
-    pub(crate) fn keep_subscribed(&self, link: &McpConnection) -> AbortOnDropHandle<()> {
-        let (shared, link) = (self.shared.clone(), link.clone());
-        spawn_owned(async move {
-            let Some(wanted) = shared.upgrade().map(|shared| shared.watching.wanted.subscribe())
-            else {
-                return;
-            };
-            match link.peer().era {
-                ProtocolEra::Modern => run_modern_subscription(shared, link, wanted).await,
-                ProtocolEra::Legacy => run_legacy_subscriptions(shared, link, wanted).await,
-            }
-        })
     }
 
     /// Watch one more resource, if the caller may; which change that is.
@@ -137,13 +127,6 @@ impl ResourceSubscriptions {
         Ok(self.next_version())
     }
 
-    fn remove_lease(&self, lease: u64) {
-        let mut leases = self.leases.lock();
-        if leases.remove(&lease).is_some() {
-            self.next_version();
-        }
-    }
-
     /// Count a change of the leases, while they are locked.
     fn next_version(&self) -> u64 {
         let mut version = 0;
@@ -162,18 +145,12 @@ impl ResourceSubscriptions {
 }
 
 /// An old server: each resource by itself.
-async fn run_legacy_subscriptions(
-    shared: Weak<UpstreamState>,
-    link: McpConnection,
-    mut wanted: watch::Receiver<u64>,
-) {
+async fn run_legacy_subscriptions(watching: Arc<ResourceSubscriptions>, link: McpConnection) {
+    let mut wanted = watching.wanted.subscribe();
     let mut told: HashSet<String> = HashSet::new();
     loop {
         wanted.mark_unchanged();
-        let Some((version, uris)) = shared.upgrade().map(|shared| shared.watching.current_uris())
-        else {
-            return;
-        };
+        let (version, uris) = watching.current_uris();
         for (method, uri) in told
             .difference(&uris)
             .map(|uri| ("resources/unsubscribe", uri))
@@ -187,9 +164,7 @@ async fn run_legacy_subscriptions(
             }
         }
         told = uris;
-        if let Some(shared) = shared.upgrade() {
-            shared.watching.agreed.send_replace(version);
-        }
+        watching.agreed.send_replace(version);
         if wanted.changed().await.is_err() {
             return;
         }
@@ -199,16 +174,14 @@ async fn run_legacy_subscriptions(
 /// A modern server: everything in one request that lasts.
 async fn run_modern_subscription(
     shared: Weak<UpstreamState>,
+    watching: Arc<ResourceSubscriptions>,
     link: McpConnection,
-    mut wanted: watch::Receiver<u64>,
 ) {
+    let mut wanted = watching.wanted.subscribe();
     let mut _current: Option<AbortOnDropHandle<()>> = None;
     loop {
         wanted.mark_unchanged();
-        let Some((version, uris)) = shared.upgrade().map(|shared| shared.watching.current_uris())
-        else {
-            return;
-        };
+        let (version, uris) = watching.current_uris();
         let acknowledged = Arc::new(Notify::new());
         let ended = Arc::new(Notify::new());
         let listener = Arc::new(SubscriptionListener {
@@ -239,9 +212,7 @@ async fn run_modern_subscription(
         }
         // The old one ends only now, so that nothing falls between them.
         _current = Some(next);
-        if let Some(shared) = shared.upgrade() {
-            shared.watching.agreed.send_replace(version);
-        }
+        watching.agreed.send_replace(version);
         tokio::select! {
             changed = wanted.changed() => if changed.is_err() { return },
             () = ended.notified() => {
@@ -293,7 +264,7 @@ mod tests {
 
     #[test]
     fn what_a_caller_watches_is_limited_and_leaves_room_for_others() {
-        let watching = ResourceSubscriptions::new(Weak::new());
+        let watching = ResourceSubscriptions::default();
         let uri = "x".repeat(MAX_RESOURCE_URI_BYTES);
         let most = (MAX_WATCHED_BYTES_PER_CALLER / MAX_RESOURCE_URI_BYTES) as u64;
         for lease in 0..most {
@@ -305,7 +276,7 @@ mod tests {
             "the URIs of all resources that bob watches are over the limit of 4 MB"
         );
         assert_eq!(watching.add_lease(most, "a:b", "alice").unwrap(), most + 1);
-        watching.remove_lease(0);
+        watching.release_lease(0);
         assert!(watching.add_lease(most + 1, "a:b", "bob").is_ok());
         assert_eq!(watching.current_uris().0, most + 3);
     }

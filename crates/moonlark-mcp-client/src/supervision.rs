@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connection::{McpClientIdentity, McpConnection, ProtocolEra};
 use crate::listing::{self, ALL_LIST_BITS};
+use crate::resource_subscriptions::keep_subscribed;
 use crate::server_messages::UpstreamInbox;
 use crate::upstream_state::{ConnectionState, DisconnectCause, UpstreamState};
 
@@ -174,7 +175,7 @@ async fn follow_connection(
     link: &McpConnection,
     stop: &CancellationToken,
 ) -> ConnectionEnd {
-    let _following = shared.watching.keep_subscribed(link);
+    let _following = keep_subscribed(shared, link);
     loop {
         tokio::select! {
             () = stop.cancelled() => return ConnectionEnd::Stopped,

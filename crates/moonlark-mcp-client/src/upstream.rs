@@ -24,7 +24,6 @@ use crate::listing::{self, UpstreamOffering};
 use crate::listing_cache::UpstreamListingCache;
 use crate::log_relay::LogThrottle;
 use crate::pins::{self, PinDifference};
-use crate::resource_subscriptions::ResourceSubscriptions;
 use crate::supervision::supervise_upstream;
 use crate::upstream_settings::UpstreamSettings;
 use crate::upstream_state::{ConnectionState, StaleLists, UpstreamState};
@@ -45,11 +44,11 @@ impl Upstream {
         tell: Arc<dyn Fn() + Send + Sync>,
     ) -> Upstream {
         let kept = UpstreamListingCache::for_settings(&settings);
-        let shared = Arc::new_cyclic(|weak| UpstreamState {
+        let shared = Arc::new(UpstreamState {
             names: settings.name_mapping(),
             gateway,
             stale: StaleLists::default(),
-            watching: ResourceSubscriptions::new(weak.clone()),
+            watching: Arc::default(),
             pace: LogThrottle::default(),
             slot: watch::Sender::new(ConnectionState::Connecting(None)),
             wanted: Notify::new(),

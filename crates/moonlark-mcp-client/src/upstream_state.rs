@@ -30,7 +30,7 @@ pub(crate) struct UpstreamState {
     pub(crate) names: NameMapping,
     pub(crate) gateway: Gateway,
     pub(crate) stale: StaleLists,
-    pub(crate) watching: ResourceSubscriptions,
+    pub(crate) watching: Arc<ResourceSubscriptions>,
     pub(crate) kept: UpstreamListingCache,
     pub(crate) pace: LogThrottle,
     pub(super) slot: watch::Sender<ConnectionState>,
