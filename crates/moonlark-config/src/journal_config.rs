@@ -11,12 +11,13 @@ use super::{ByteSize, HumanDuration};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct JournalConfig {
-    /// Whether one is kept, from the start of the program on. Without one, no
-    /// run can be resumed and no call can be approved.
+    /// Keep a journal. Read at the start only. Without a journal, no run can be
+    /// resumed and no call can be approved.
     pub enabled: bool,
-    /// How durable the entry of a call that changes something is before an agent's
-    /// script may make the call: `"power"` waits until it is synced to disk,
-    /// `"process"` only for the operating system, which is faster.
+    /// What the entry of a call that changes something survives before an agent's script
+    /// may make the call: `"process"` the end of Moonlark, however it ends (`kill -9`
+    /// included), and a crash of the machine but for about the last second; `"power"`
+    /// also that second, by waiting until the entry is synced to disk.
     pub durability: JournalDurability,
     /// How long entries are kept.
     #[schemars(example = &"90d")]
@@ -31,9 +32,9 @@ pub struct JournalConfig {
 #[schemars(inline)]
 pub enum JournalDurability {
     // The loss of power.
-    #[default]
     Power,
     // The end of the process, however it ends.
+    #[default]
     Process,
 }
 

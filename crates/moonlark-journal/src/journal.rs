@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use serde_json::Value as Json;
 use tokio::sync::oneshot;
 
+use crate::entry_log::EntryLog;
 use crate::journal_queue::{FlushMarkers, JournalQueue, JournalQueueItem};
 use crate::journal_reader::{JournalReader, run_records};
 use crate::journal_schema::JournalSettings;
@@ -54,6 +55,7 @@ impl Journal {
         let shared = Arc::new(JournalShared {
             settings: Mutex::new(settings),
             queue,
+            log: EntryLog::default(),
             trouble: Mutex::default(),
             number: AtomicI64::new(0),
             written: AtomicU64::new(0),
@@ -122,7 +124,7 @@ impl Drop for Journal {
 
 impl JournalRecorder for Journal {
     fn record_entry(&self, entry: JournalEntry) {
-        self.shared.queue.push_item(JournalQueueItem::new(Some(entry), None));
+        self.shared.queue.push_item(self.shared.log_entry(entry));
     }
 
     fn wait_for_room(&self) -> Option<BoxFuture<()>> {
@@ -140,11 +142,14 @@ impl JournalRecorder for Journal {
         answer: &Result<ToolAnswer>,
     ) -> Result<()> {
         let Some(run) = run else { return Ok(()) };
-        self.shared.queue.count_answer(run, tool, ValueCosts::RECORDED.result_bytes(answer))
+        self.shared.queue.count_answer(run, tool, ValueCosts::RECORDED_COSTS.result_bytes(answer))
     }
 
     fn record_refused_call(&self, began: CallBegan, ended: CallEnded) {
-        self.shared.queue.push_refused_call(began, ended);
+        if self.shared.queue.admit_refused_call(&ended.caller) {
+            self.record_entry(JournalEntry::CallBegan(began));
+            self.record_entry(JournalEntry::CallEnded(ended));
+        }
     }
 
     fn record_durably(&self, entry: JournalEntry) -> BoxFuture<Result<()>> {
@@ -155,8 +160,28 @@ impl JournalRecorder for Journal {
             );
             return Box::pin(std::future::ready(Err(problem.with_message(message))));
         }
+        // What came before it has to survive as well, be it of a time without a log.
+        let item = if self.shared.queue.is_logged() {
+            self.shared.log_entry(entry)
+        } else {
+            JournalQueueItem::new(Some(entry), None)
+        };
+        if item.logged.is_some()
+            && let Some(position) = self.shared.log.write_out()
+        {
+            self.shared.queue.push_item(item);
+            if !self.shared.settings.lock().power {
+                return Box::pin(std::future::ready(Ok(())));
+            }
+            let shared = self.shared.clone();
+            let syncing = tokio::task::spawn_blocking(move || shared.log.sync_to(&position));
+            return Box::pin(async move {
+                let synced = syncing.await.unwrap_or_else(|error| Err(error.into()));
+                synced.map_err(|error| unsynced_log_problem(&error))
+            });
+        }
         let (waits, written) = oneshot::channel();
-        self.shared.queue.push_item(JournalQueueItem::new_durable(entry, waits));
+        self.shared.queue.push_item(item.into_durable(waits));
         Box::pin(async move { written.await.unwrap_or_else(|_| Err(journal_closed_problem())) })
     }
 
@@ -226,7 +251,7 @@ impl JournalRecorder for Journal {
 impl Journal {
     /// Done when these are written; at once while nothing can be.
     fn flush_if_written(&self, push: impl FnOnce(&JournalQueue) -> FlushMarkers) -> BoxFuture<()> {
-        if self.current_problem().is_some() {
+        if self.current_problem().is_some() || self.shared.write_log() {
             return Box::pin(std::future::ready(()));
         }
         let markers = push(&self.shared.queue);
@@ -254,7 +279,7 @@ impl Journal {
 fn recorded_run_bytes(record: &RunRecord) -> usize {
     let call_bytes = |call: &CallRecord| {
         let answer = call.ended.as_ref().and_then(|ended| ended.answer.as_ref());
-        let costs = ValueCosts::RECORDED;
+        let costs = ValueCosts::RECORDED_COSTS;
         costs.value_bytes(&call.began.args) + answer.map_or(0, |it| costs.result_bytes(it))
     };
     record.began.script.len() + record.calls.iter().map(call_bytes).sum::<usize>()
@@ -271,6 +296,13 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|_| Err(Problem::internal(failure)))
+}
+
+fn unsynced_log_problem(error: &std::io::Error) -> Problem {
+    Problem::unavailable(format!(
+        "this call must be recorded in the journal before it is made, and that failed: {error}"
+    ))
+    .with_hint("check the disk that .moonlark/ is on")
 }
 
 fn journal_closed_problem() -> Problem {

@@ -17,9 +17,7 @@ use std::time::Duration;
 use moonlark_core::Result;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::tool::BoxFuture;
-use moonlark_gateway::journal::{
-    CallBegan, CallEnded, JournalEntry, UpcomingCall, ValueCosts, caller_key,
-};
+use moonlark_gateway::journal::{JournalEntry, UpcomingCall, ValueCosts, caller_key};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
 
@@ -65,12 +63,16 @@ struct JournalQueueState {
     counted_weight: usize,
     /// Entries that somebody waits for.
     awaited: usize,
+    /// Entries that are in no log: they survive the process only in the database.
+    unlogged: usize,
     writer: QueueWriterState,
     closed: bool,
     /// Nothing can be written at the moment: nobody waits for room.
     broken: bool,
     /// Entries that were given up.
     lost: u64,
+    /// The files of the log that have those.
+    given_up: Vec<u64>,
 }
 
 /// What waits of one caller.
@@ -94,6 +96,10 @@ enum QueueWriterState {
 /// An entry and who waits for it; no entry for whoever waits for all before.
 pub(crate) struct JournalQueueItem {
     pub(crate) entry: Option<JournalEntry>,
+    /// What people are shown of it, if that is known already.
+    pub(crate) shown: Option<String>,
+    /// The file of the log that has it, if one has.
+    pub(crate) logged: Option<u64>,
     pub(crate) waits: Option<oneshot::Sender<Result<()>>>,
     /// Whether whoever waits needs it to survive a loss of power.
     pub(crate) durable: bool,
@@ -107,15 +113,16 @@ impl JournalQueueItem {
         waits: Option<oneshot::Sender<Result<()>>>,
     ) -> JournalQueueItem {
         let weight = entry.as_ref().map_or(0, JournalEntry::approx_bytes);
-        JournalQueueItem { entry, waits, durable: false, weight }
+        JournalQueueItem { entry, shown: None, logged: None, waits, durable: false, weight }
     }
 
-    /// An entry that must survive a loss of power before whoever waits goes on.
-    pub(crate) fn new_durable(
-        entry: JournalEntry,
-        waits: oneshot::Sender<Result<()>>,
-    ) -> JournalQueueItem {
-        JournalQueueItem { durable: true, ..JournalQueueItem::new(Some(entry), Some(waits)) }
+    fn is_unlogged(&self) -> bool {
+        self.entry.is_some() && self.logged.is_none()
+    }
+
+    /// The same, to survive a loss of power before whoever waits goes on.
+    pub(crate) fn into_durable(self, waits: oneshot::Sender<Result<()>>) -> JournalQueueItem {
+        JournalQueueItem { durable: true, waits: Some(waits), ..self }
     }
 }
 
@@ -147,23 +154,13 @@ impl JournalQueue {
         self.wake_writer(wake);
     }
 
-    /// Take both entries of a call that was refused, or none: nobody waits for room with
+    /// Whether both entries of a call that was refused are taken: nobody waits for room with
     /// them, and what did not happen need not be on record.
-    pub(crate) fn push_refused_call(&self, began: CallBegan, ended: CallEnded) {
-        let lane = ended.caller.clone();
-        let entries = [JournalEntry::CallBegan(began), JournalEntry::CallEnded(ended)];
-        let items = entries.map(|entry| JournalQueueItem::new(Some(entry), None));
+    pub(crate) fn admit_refused_call(&self, caller: &str) -> bool {
         let mut state = self.state.lock();
-        if state.is_overfull(&lane) {
-            state.lost += items.len() as u64;
-            return;
-        }
-        let mut wake = false;
-        for item in items {
-            wake |= state.push(lane.clone(), item);
-        }
-        drop(state);
-        self.wake_writer(wake);
+        let is_taken = !state.is_overfull(caller);
+        state.lost += if is_taken { 0 } else { 2 };
+        is_taken
     }
 
     /// When all is written that was taken until now.
@@ -229,7 +226,7 @@ impl JournalQueue {
         self: &Arc<Self>,
         call: UpcomingCall<'_>,
     ) -> Result<Option<BoxFuture<()>>> {
-        let bytes = call.exact_args.map(|args| ValueCosts::RECORDED.value_bytes(args));
+        let bytes = call.exact_args.map(|args| ValueCosts::RECORDED_COSTS.value_bytes(args));
         let mut state = self.state.lock();
         if let (Some(bytes), Some(run)) = (bytes, call.run) {
             state.runs.count_call(run, call.caller.name(), call.tool, bytes)?;
@@ -330,6 +327,24 @@ impl JournalQueue {
         self.state.lock().weight
     }
 
+    /// Whether all entries that wait, or are being written, are in the log.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.state.lock().unlogged == 0
+    }
+
+    /// The files of the log that have entries that were given up.
+    pub(crate) fn take_given_up(&self) -> Vec<u64> {
+        std::mem::take(&mut self.state.lock().given_up)
+    }
+
+    /// These are in the database, or were given up.
+    pub(crate) fn count_written(&self, items: &[JournalQueueItem]) {
+        let unlogged = items.iter().filter(|item| item.is_unlogged()).count();
+        if unlogged > 0 {
+            self.state.lock().unlogged -= unlogged;
+        }
+    }
+
     /// Entries that wait, and that were given up.
     pub(crate) fn waiting_and_lost(&self) -> (usize, u64) {
         let state = self.state.lock();
@@ -366,6 +381,7 @@ impl JournalQueueState {
         let filled_before = self.fills_batch();
         self.entries += 1;
         self.awaited += usize::from(is_urgent);
+        self.unlogged += usize::from(item.is_unlogged());
         let known = match self.lanes.get_mut(&lane) {
             Some(known) => known,
             None => self.lanes.entry(lane.clone()).or_default(),
@@ -477,6 +493,8 @@ impl JournalQueueState {
         self.entries -= 1;
         self.weight -= item.weight;
         self.awaited -= usize::from(item.waits.is_some());
+        self.unlogged -= usize::from(item.is_unlogged());
+        self.given_up.extend(item.logged);
         self.lost += 1;
         if let Some(JournalEntry::RunEnded(ended)) = &item.entry {
             self.runs.remove(ended.run);

@@ -21,7 +21,7 @@ use serde_json::{Value as Json, json};
 
 use crate::id_search::{ID_HAS_PART, MAX_CANDIDATES, ambiguous_id_problem, hex_digits};
 use crate::journal_rows::{SqlId, duration_from_micros, effects_from_bits, unix_micros};
-use crate::journal_schema::{JOURNAL_DATABASE, journal_problem};
+use crate::journal_schema::{journal_problem, open_if_there};
 use crate::process_lock;
 use crate::sealing::{JournalSeal, SealedField};
 use crate::value_packing::{unpack_answer, unpack_value};
@@ -338,7 +338,7 @@ impl JournalReader {
     }
 
     fn open_connection(&self) -> Result<Option<Connection>> {
-        JOURNAL_DATABASE.open_existing(&self.file)
+        open_if_there(&self.file)
     }
 
     fn query_rows<T>(

@@ -1,5 +1,6 @@
 //! Entries to rows.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,16 +24,70 @@ use crate::value_packing::{pack_answer, pack_value};
 /// Bytes of a script that people are shown.
 const MAX_SHOWN_SCRIPT_BYTES: usize = 64 * 1024;
 
+/// An entry, and what people are shown of it if that is known already.
+pub(crate) type ShownEntry<'a> = (&'a JournalEntry, Option<&'a str>);
+
+/// What people are shown of an entry, where that differs from what it holds.
+pub(crate) fn shown_text(entry: &JournalEntry) -> Option<String> {
+    match entry {
+        JournalEntry::RunBegan(began) => Some(shown_script(began)),
+        JournalEntry::CallBegan(began) => {
+            Some(redaction::redact_arguments(&began.args, &began.secrets))
+        }
+        _ => None,
+    }
+}
+
+fn shown_script(began: &RunBegan) -> String {
+    let mut script = redaction::redact_script(&began.script, &began.secrets);
+    script.truncate(script.floor_char_boundary(MAX_SHOWN_SCRIPT_BYTES));
+    script
+}
+
 /// Write `entries` in their order, as rows of the process `process`.
 pub(crate) fn write_entries<'a>(
     transaction: &Transaction<'_>,
-    entries: impl Iterator<Item = &'a JournalEntry> + Clone,
+    entries: impl Iterator<Item = ShownEntry<'a>> + Clone,
     process: i64,
+    seal: &JournalSeal,
+) -> Result<(), JournalError> {
+    write_rows(transaction, entries, JournalRowOwner { process, is_gone: false }, seal)
+}
+
+/// Write what a process has left that is gone. Some of it may be there already, and runs
+/// that another process has taken over are that one's.
+pub(crate) fn write_left_entries<'a>(
+    transaction: &Transaction<'_>,
+    entries: impl Iterator<Item = ShownEntry<'a>> + Clone,
+    process: i64,
+    seal: &JournalSeal,
+) -> Result<(), JournalError> {
+    write_rows(transaction, entries, JournalRowOwner { process, is_gone: true }, seal)
+}
+
+/// Whose rows are written.
+#[derive(Clone, Copy)]
+struct JournalRowOwner {
+    process: i64,
+    is_gone: bool,
+}
+
+impl JournalRowOwner {
+    /// The process whose rows may be changed; none for any.
+    fn only(self) -> Option<i64> {
+        self.is_gone.then_some(self.process)
+    }
+}
+
+fn write_rows<'a>(
+    transaction: &Transaction<'_>,
+    entries: impl Iterator<Item = ShownEntry<'a>> + Clone,
+    owner: JournalRowOwner,
     seal: &JournalSeal,
 ) -> Result<(), JournalError> {
     // A call that begins and ends in one batch, as most do, is one row at once.
     let ends: HashMap<RecordId, &CallEnded> = (entries.clone())
-        .filter_map(|entry| match entry {
+        .filter_map(|(entry, _)| match entry {
             JournalEntry::CallEnded(ended) => Some((ended.call, ended)),
             _ => None,
         })
@@ -40,31 +95,35 @@ pub(crate) fn write_entries<'a>(
     let mut whole = HashMap::new();
     let calls = CallStatements::new(transaction)?;
     let usage = CallerUsage::default();
-    let mut rows = JournalRowWriter { calls, usage, transaction, process, seal };
-    for entry in entries {
+    let mut rows = JournalRowWriter { calls, usage, transaction, owner, seal };
+    for (entry, shown) in entries {
         match entry {
             JournalEntry::CallBegan(began) => {
                 let ended = ends.get(&began.call).copied();
-                rows.insert_call(began, ended)?;
+                rows.insert_call(began, shown, ended)?;
                 if ended.is_some() {
                     whole.insert(began.call, ());
                 }
             }
             JournalEntry::CallEnded(ended) if whole.remove(&ended.call).is_some() => {}
             JournalEntry::CallEnded(ended) => rows.update_ended_call(ended)?,
-            JournalEntry::RunBegan(began) => rows.insert_run(began)?,
+            JournalEntry::RunBegan(began) => rows.insert_run(began, shown)?,
             JournalEntry::RunPaused(paused) => {
                 transaction.execute(
-                    "UPDATE journal_runs SET approval = ?2, place = ?3 WHERE id = ?1",
-                    params![SqlId(paused.run), SqlId(paused.approval), paused.place],
+                    "UPDATE journal_runs SET approval = ?2, place = ?3 \
+                     WHERE id = ?1 AND (?4 IS NULL OR process = ?4)",
+                    params![SqlId(paused.run), SqlId(paused.approval), paused.place, owner.only()],
                 )?;
             }
             JournalEntry::RunWentOn(run) => {
                 transaction.execute(
-                    "UPDATE journal_runs SET approval = NULL, place = NULL WHERE id = ?1",
-                    params![SqlId(*run)],
+                    "UPDATE journal_runs SET approval = NULL, place = NULL \
+                     WHERE id = ?1 AND (?2 IS NULL OR process = ?2)",
+                    params![SqlId(*run), owner.only()],
                 )?;
             }
+            // One without an answer may have been taken over since, and can be in any case.
+            JournalEntry::RunEnded(ended) if owner.is_gone && ended.answer.is_none() => {}
             JournalEntry::RunEnded(ended) => rows.update_ended_run(ended)?,
         }
     }
@@ -93,7 +152,7 @@ impl<'t> CallStatements<'t> {
             )?,
             exact: transaction
                 .prepare_cached("INSERT OR IGNORE INTO journal_exact (id, args, answer) VALUES (?1, ?2, ?3)")?,
-            answer: transaction.prepare_cached("UPDATE journal_exact SET answer = ?2 WHERE id = ?1")?,
+            answer: transaction.prepare_cached("UPDATE journal_exact SET answer = ?2 WHERE id = ?1 AND answer IS NULL")?,
         })
     }
 }
@@ -102,7 +161,7 @@ struct JournalRowWriter<'t, 'c> {
     calls: CallStatements<'t>,
     usage: CallerUsage,
     transaction: &'t Transaction<'c>,
-    process: i64,
+    owner: JournalRowOwner,
     seal: &'t JournalSeal,
 }
 
@@ -110,18 +169,22 @@ impl JournalRowWriter<'_, '_> {
     fn insert_call(
         &mut self,
         began: &CallBegan,
+        shown: Option<&str>,
         ended: Option<&CallEnded>,
     ) -> Result<(), JournalError> {
         let (id, caller) = (began.call, &began.caller);
-        let shown = redaction::redact_arguments(&began.args, &began.secrets);
+        let shown = match shown {
+            Some(shown) => Cow::Borrowed(shown),
+            None => Cow::Owned(redaction::redact_arguments(&began.args, &began.secrets)),
+        };
         let message = ended.and_then(|ended| ended.message.as_deref());
         let mut bytes = shown.len() + message.map_or(0, str::len);
-        self.calls.begin.execute(params![
+        let is_new = self.calls.begin.execute(params![
             SqlId(id),
             began.parent.map(SqlId),
             began.run.map(SqlId),
             began.place,
-            self.process,
+            self.owner.process,
             unix_micros(began.at),
             began.tool,
             began.source,
@@ -143,7 +206,12 @@ impl JournalRowWriter<'_, '_> {
             bytes += args.len() + answer.as_ref().map_or(0, Vec::len);
             self.calls.exact.execute(params![SqlId(id), args, answer])?;
         }
-        self.usage.add_row(caller_key(caller), bytes);
+        if is_new > 0 {
+            self.usage.add_row(caller_key(caller), bytes);
+        } else if let Some(ended) = ended {
+            // Its beginning was there already.
+            self.update_ended_call(ended)?;
+        }
         Ok(())
     }
 
@@ -164,23 +232,22 @@ impl JournalRowWriter<'_, '_> {
         Ok(())
     }
 
-    fn insert_run(&mut self, began: &RunBegan) -> Result<(), JournalError> {
+    fn insert_run(&mut self, began: &RunBegan, shown: Option<&str>) -> Result<(), JournalError> {
         let exact = Value::from_fields([
             ("script", began.script.as_str().into()),
             ("timeout", began.timeout.map(|it| Value::Float(it.as_secs_f64())).into()),
             ("seed", Value::from(began.seed.iter().map(|it| i64::from(*it)).collect::<Vec<_>>())),
         ]);
         let sealed = self.seal.seal_value(SealedField::Run, began.run, pack_value(&exact)?)?;
-        let script = redaction::redact_script(&began.script, &began.secrets);
-        let script = &script[..script.floor_char_boundary(MAX_SHOWN_SCRIPT_BYTES)];
-        self.usage.add_row(caller_key(&began.caller), script.len() + sealed.len());
-        self.transaction.execute(
+        let script = shown.map_or_else(|| shown_script(began).into(), Cow::Borrowed);
+        let bytes = script.len() + sealed.len();
+        let is_new = self.transaction.execute(
             "INSERT OR IGNORE INTO journal_runs (id, call, process, at, surface, caller, client, script, \
              plan, follows, sealed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
                 SqlId(began.run),
                 began.call.map(SqlId),
-                self.process,
+                self.owner.process,
                 unix_micros(began.at),
                 began.caller.surface,
                 began.caller.name(),
@@ -191,6 +258,9 @@ impl JournalRowWriter<'_, '_> {
                 sealed,
             ],
         )?;
+        if is_new > 0 {
+            self.usage.add_row(caller_key(&began.caller), bytes);
+        }
         Ok(())
     }
 
@@ -199,13 +269,15 @@ impl JournalRowWriter<'_, '_> {
         let bytes = answer.as_ref().map_or(0, Vec::len);
         let caller = self.transaction.query_row(
             "UPDATE journal_runs SET took = ?2, outcome = ?3, message = ?4, answer = ?5, \
-             approval = NULL, place = NULL WHERE id = ?1 RETURNING coalesce(caller, '')",
+             approval = NULL, place = NULL \
+             WHERE id = ?1 AND (?6 IS NULL OR process = ?6) RETURNING coalesce(caller, '')",
             params![
                 SqlId(ended.run),
                 duration_micros(ended.took),
                 ended.outcome.as_str(),
                 ended.message,
-                answer
+                answer,
+                self.owner.only()
             ],
             |row| row.get::<_, String>(0),
         );

@@ -7,6 +7,7 @@ use moonlark_core::{Problem, Result};
 use moonlark_state::state_database::{DatabaseHints, StateDatabase};
 use rusqlite::{Connection, Transaction};
 
+use crate::entry_log::recover_left_logs;
 use crate::usage::create_usage_table;
 
 /// What the operator decides about the journal.
@@ -176,8 +177,17 @@ pub(crate) fn journal_problem(path: &Path, error: &rusqlite::Error) -> Problem {
 
 /// Open it to look; a Problem if there is none.
 pub(crate) fn open_to_read(path: &Path) -> Result<Connection> {
-    let found = JOURNAL_DATABASE.open_existing(path)?;
+    let found = open_if_there(path)?;
     found.ok_or_else(|| Problem::unavailable(format!("there is no journal {}", path.display())))
+}
+
+/// Open it to look, with what processes have left that were killed; none if there is none.
+pub(crate) fn open_if_there(path: &Path) -> Result<Option<Connection>> {
+    let mut found = JOURNAL_DATABASE.open_existing(path)?;
+    if let Some(connection) = &mut found {
+        recover_left_logs(connection, path, None).map_err(|error| error.into_problem(path))?;
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

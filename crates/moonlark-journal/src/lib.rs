@@ -12,6 +12,8 @@
 )]
 
 mod approval_store;
+mod entry_codec;
+mod entry_log;
 mod id_search;
 mod journal;
 mod journal_queue;

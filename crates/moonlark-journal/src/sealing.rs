@@ -19,6 +19,7 @@ pub(crate) struct JournalSeal {
     key: LessSafeKey,
     tokens: hmac::Key,
     digests: hmac::Key,
+    logs: hmac::Key,
 }
 
 /// Where a sealed value belongs.
@@ -60,11 +61,13 @@ impl JournalSeal {
         let sealing = hmac::sign(&root, b"moonlark journal: sealing");
         let tokens = hmac::sign(&root, b"moonlark journal: tokens");
         let digests = hmac::sign(&root, b"moonlark journal: digests");
+        let logs = hmac::sign(&root, b"moonlark journal: logs");
         let key = UnboundKey::new(&CHACHA20_POLY1305, sealing.as_ref()).ok()?;
         Some(JournalSeal {
             key: LessSafeKey::new(key),
             tokens: hmac::Key::new(hmac::HMAC_SHA256, tokens.as_ref()),
             digests: hmac::Key::new(hmac::HMAC_SHA256, digests.as_ref()),
+            logs: hmac::Key::new(hmac::HMAC_SHA256, logs.as_ref()),
         })
     }
 
@@ -104,6 +107,12 @@ impl JournalSeal {
         let length = opened.map_err(|_| failed())?.len();
         sealed.truncate(length);
         Ok(sealed)
+    }
+
+    /// The key of the log with this salt.
+    pub(crate) fn log_key(&self, salt: &[u8]) -> Option<LessSafeKey> {
+        let key = hmac::sign(&self.logs, salt);
+        Some(LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key.as_ref()).ok()?))
     }
 
     /// Tells calls apart without saying what is in them.

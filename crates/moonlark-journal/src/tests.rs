@@ -1,6 +1,7 @@
 //! The journal as a whole, on real files.
 
 mod journal_shares;
+mod logged_entries;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +27,13 @@ pub(crate) fn limit_disk(connection: &Connection) -> rusqlite::Result<()> {
     let pages = std::fs::read_to_string(file.with_extension("pages")).unwrap_or_default();
     let most = pages.parse().unwrap_or(1_000_000_000i64);
     connection.pragma_update_and_check(None, "max_page_count", most, |_| Ok(()))
+}
+
+/// Whether the log cannot be written is a file beside it or the database, in these tests.
+pub(crate) fn limit_log(log: &Path) -> std::io::Result<()> {
+    let folder = log.parent().unwrap();
+    let is_full = folder.join("full").exists() || folder.with_extension("pages").exists();
+    if is_full { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(()) }
 }
 
 struct Place {
@@ -379,6 +387,7 @@ async fn a_full_disk_refuses_what_must_be_durable_and_loses_nothing_else_for_a_w
         .record_durably(JournalEntry::CallBegan(call_began(None, None, Value::Null)))
         .await
         .unwrap();
+    journal.flush().await.unwrap();
     let calls = place.reader().list_calls(100, None).unwrap();
     assert!(calls.iter().any(|call| call.id == before.call), "what waited is written");
     assert!(calls.iter().all(|call| call.id != refused.call), "what was refused is not");

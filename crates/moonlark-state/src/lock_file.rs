@@ -47,10 +47,12 @@ impl LockFile {
         Some(holder).filter(|it| !it.is_empty())
     }
 
-    /// Whether somebody holds the lock at `path`.
+    /// Whether somebody holds the lock at `path`. Where that cannot be known, somebody may.
     pub fn is_held(path: &Path) -> bool {
-        let Ok(file) = File::open(path) else { return false };
-        matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+        match File::open(path) {
+            Ok(file) => file.try_lock_shared().is_err(),
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use moonlark_core::tool::CallEffects;
 use moonlark_core::{Problem, ProblemCode, Value};
-use moonlark_gateway::journal::{RedactionScopes, RunBegan, RunEnded};
+use moonlark_gateway::journal::{CallBegan, CallEnded, RedactionScopes, RunBegan, RunEnded};
 use moonlark_gateway::{CallOutcome, Caller};
 
 use super::*;
@@ -184,14 +184,16 @@ async fn while_nothing_can_be_written_nobody_waits_and_the_oldest_of_the_largest
 #[test]
 fn refused_calls_that_nobody_waits_with_are_bounded_too() {
     let queue = JournalQueue::default();
-    for _ in 0..3 * MAX_CALLER_ENTRIES {
-        let began = call_began("bob", None, 0);
-        let ended = end_of(&began);
-        queue.push_refused_call(began, ended);
-    }
-    let began = call_began("alice", None, 0);
-    let ended = end_of(&began);
-    queue.push_refused_call(began, ended);
+    let refuse = |caller: &str| {
+        if queue.admit_refused_call(caller) {
+            let began = call_began(caller, None, 0);
+            let ended = end_of(&began);
+            queue.push_item(JournalQueueItem::new(Some(JournalEntry::CallBegan(began)), None));
+            queue.push_item(JournalQueueItem::new(Some(JournalEntry::CallEnded(ended)), None));
+        }
+    };
+    (0..3 * MAX_CALLER_ENTRIES).for_each(|_| refuse("bob"));
+    refuse("alice");
     let (waiting, lost) = queue.waiting_and_lost();
     assert_eq!((waiting, lost), (4 * MAX_CALLER_ENTRIES, 2 * MAX_CALLER_ENTRIES as u64 + 2));
 }

@@ -71,7 +71,8 @@ pub(crate) fn claim_plan(
         }
         let seal = JournalSeal::load_beside(file)?;
         let entry = JournalEntry::RunBegan(began.clone());
-        journal_rows::write_entries(&transaction, std::iter::once(&entry), process, &seal)?;
+        let entries = std::iter::once((&entry, None));
+        journal_rows::write_entries(&transaction, entries, process, &seal)?;
         transaction.commit()?;
         Ok(None)
     };
@@ -251,6 +252,6 @@ fn known_surface(word: &str) -> &'static str {
 }
 
 /// A code that this version does not know is a failure all the same.
-fn recorded_outcome(word: &str) -> CallOutcome {
+pub(crate) fn recorded_outcome(word: &str) -> CallOutcome {
     CallOutcome::from_word(word).unwrap_or(CallOutcome::Failed(ProblemCode::Internal))
 }

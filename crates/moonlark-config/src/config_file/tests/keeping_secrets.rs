@@ -100,7 +100,7 @@ expiry = "1h"
 
 [journal]
 enabled = true
-durability = "power"
+durability = "process"
 keep = "30d"
 size = "1GB"
 

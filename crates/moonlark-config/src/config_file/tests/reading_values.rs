@@ -127,7 +127,7 @@ fn every_key_is_read() {
             ]},
             "network": {"public": false, "deny": ["10.0.0.0/8"]},
             "approvals": {"by": "operator", "expiry": "1h"},
-            "journal": {"enabled": true, "durability": "power", "keep": "30d", "size": "1GB"},
+            "journal": {"enabled": true, "durability": "process", "keep": "30d", "size": "1GB"},
             "telemetry": {
                 "otlp": "https://otlp.example.com", "headers": {"Authorization": "[redacted]"},
                 "service": "here", "traces": false, "sample": 0.25, "metrics": false, "interval": "15s",
