@@ -60,9 +60,9 @@ impl LuauEngine {
         script: ScriptFile,
         gateway: &Gateway,
     ) -> (Result<ConnectorScript>, BTreeMap<String, String>) {
-        let (prelude, read) = (self.connectors_prelude(), read_connector_header);
+        let (vms, read) = (self.connector_vms(), read_connector_header);
         let (loaded, files) =
-            self.load_script_file(script, gateway, prelude, "connector.scan", read).await;
+            self.load_script_file(script, gateway, vms, "connector.scan", read).await;
         let loaded = loaded.map(|(unit, header)| {
             let ConnectorHeader { name, version, description } = header;
             ConnectorScript { engine: self.clone(), unit, name, version, description }
@@ -81,7 +81,7 @@ impl ConnectorScript {
         items: ScanItemSender,
     ) -> Result<CompletedScan> {
         let (unit, its) = (self.unit.clone(), call.clone());
-        let scanning = self.engine.run_in_new_vm(self.engine.connectors_prelude()?, move |vm| {
+        let scanning = self.engine.run_in_vm(self.engine.connector_vms()?, move |vm| {
             Box::pin(async move { vm.run_scan(&unit, &its, state, items).await })
         });
         let ended = run_until(call.deadline(), scanning).await;

@@ -6,7 +6,6 @@
 //! of its own, so that it cannot stall the threads that answer requests.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
@@ -19,10 +18,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::prelude::LuauPrelude;
 use crate::script_memory::ScriptMemory;
+use crate::vm_pool::VmPool;
 use crate::watchdog::VmInterrupt;
-
-/// VMs kept ready over all scripts; each holds about a quarter of a megabyte.
-const MAX_PARKED_VMS: usize = 128;
 
 /// Cheap to clone; all clones are the same engine.
 #[derive(Clone)]
@@ -30,15 +27,14 @@ pub struct LuauEngine(Arc<LuauEngineInner>);
 
 struct LuauEngineInner {
     modules: Vec<Module>,
-    prelude: Arc<LuauPrelude>,
+    tool_vms: Arc<VmPool>,
     /// The same for tests, once there are any.
-    test_prelude: OnceLock<Arc<LuauPrelude>>,
+    test_vms: OnceLock<Arc<VmPool>>,
     /// The same for scripts of agents, once there are any.
-    agents_prelude: OnceLock<Arc<LuauPrelude>>,
+    agent_vms: OnceLock<Arc<VmPool>>,
     /// The same for connectors, once there are any.
-    connectors_prelude: OnceLock<Arc<LuauPrelude>>,
+    connector_vms: OnceLock<Arc<VmPool>>,
     runtime: Option<Runtime>,
-    parked: Arc<AtomicUsize>,
 }
 
 impl LuauEngine {
@@ -58,13 +54,12 @@ impl LuauEngine {
             .cloned()
             .collect();
         Ok(LuauEngine(Arc::new(LuauEngineInner {
-            prelude: LuauPrelude::new(&modules)?,
-            test_prelude: OnceLock::new(),
-            agents_prelude: OnceLock::new(),
-            connectors_prelude: OnceLock::new(),
+            tool_vms: VmPool::new(LuauPrelude::new(&modules)?),
+            test_vms: OnceLock::new(),
+            agent_vms: OnceLock::new(),
+            connector_vms: OnceLock::new(),
             modules,
             runtime: Some(runtime),
-            parked: Arc::default(),
         })))
     }
 
@@ -79,35 +74,23 @@ impl LuauEngine {
         ScriptMemory::of_process().metric_families()
     }
 
-    pub(crate) fn prelude(&self) -> &Arc<LuauPrelude> {
-        &self.0.prelude
+    pub(crate) fn tool_vms(&self) -> &Arc<VmPool> {
+        &self.0.tool_vms
     }
 
-    /// What tests find: all that tools do, and what is only for tests.
-    pub(crate) fn test_prelude(&self) -> Result<&Arc<LuauPrelude>> {
-        if let Some(prelude) = self.0.test_prelude.get() {
-            return Ok(prelude);
-        }
-        let prelude = LuauPrelude::for_tests(&self.0.modules)?;
-        Ok(self.0.test_prelude.get_or_init(|| prelude))
+    /// Tests find all that tools do, and what is only for tests. Each has a new VM.
+    pub(crate) fn test_vms(&self) -> Result<&Arc<VmPool>> {
+        self.0.init_pool(&self.0.test_vms, LuauPrelude::for_tests, VmPool::of_new_vms)
     }
 
-    /// What scripts of agents find.
-    pub(crate) fn agents_prelude(&self) -> Result<&Arc<LuauPrelude>> {
-        if let Some(prelude) = self.0.agents_prelude.get() {
-            return Ok(prelude);
-        }
-        let prelude = LuauPrelude::for_agents(&self.0.modules)?;
-        Ok(self.0.agents_prelude.get_or_init(|| prelude))
+    pub(crate) fn agent_vms(&self) -> Result<&Arc<VmPool>> {
+        self.0.init_pool(&self.0.agent_vms, LuauPrelude::for_agents, VmPool::new)
     }
 
-    /// What connectors find: all that tools do, and what hands items over.
-    pub(crate) fn connectors_prelude(&self) -> Result<&Arc<LuauPrelude>> {
-        if let Some(prelude) = self.0.connectors_prelude.get() {
-            return Ok(prelude);
-        }
-        let prelude = LuauPrelude::for_connectors(&self.0.modules)?;
-        Ok(self.0.connectors_prelude.get_or_init(|| prelude))
+    /// Connectors find all that tools do, and what hands items over. Scans are rare, and
+    /// each has a new VM.
+    pub(crate) fn connector_vms(&self) -> Result<&Arc<VmPool>> {
+        self.0.init_pool(&self.0.connector_vms, LuauPrelude::for_connectors, VmPool::of_new_vms)
     }
 
     /// Run `work`, here and then on the script threads; dropping the future
@@ -141,20 +124,20 @@ impl LuauEngine {
                 .with_hint("this is a defect of Moonlark: please report it with the server's log")),
         }
     }
-
-    /// The right to keep one more idle VM, if there is room for it.
-    pub(crate) fn parking_slot(&self) -> Option<VmParkingSlot> {
-        let slot = VmParkingSlot(self.0.parked.clone());
-        (slot.0.fetch_add(1, Ordering::Relaxed) < MAX_PARKED_VMS).then_some(slot)
-    }
 }
 
-/// Counts one idle VM for as long as it is kept, whatever becomes of it.
-pub(crate) struct VmParkingSlot(Arc<AtomicUsize>);
-
-impl Drop for VmParkingSlot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+impl LuauEngineInner {
+    fn init_pool<'a>(
+        &self,
+        pool: &'a OnceLock<Arc<VmPool>>,
+        prelude: fn(&[Module]) -> Result<Arc<LuauPrelude>>,
+        make: fn(Arc<LuauPrelude>) -> Arc<VmPool>,
+    ) -> Result<&'a Arc<VmPool>> {
+        if let Some(pool) = pool.get() {
+            return Ok(pool);
+        }
+        let made = make(prelude(&self.modules)?);
+        Ok(pool.get_or_init(|| made))
     }
 }
 

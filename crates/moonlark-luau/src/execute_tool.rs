@@ -35,7 +35,6 @@ use run_start::{RunStart, StartedRun, begin_run};
 use crate::check;
 use crate::engine::LuauEngine;
 use crate::script_unit::ScriptUnit;
-use crate::vm::LuauVm;
 
 /// What messages call the script.
 pub(crate) const AGENT_SCRIPT_NAME: &str = "script";
@@ -221,11 +220,9 @@ async fn run_script(
     let (engine_, call_) = (engine.clone(), call.clone());
     let (ended, open) = engine
         .run_preemptible(move |guard| async move {
-            let mut vm = LuauVm::new(engine_.agents_prelude()?)?;
-            guard.watch_interrupt(vm.interrupt());
-            let ended = vm.run_agent_script(&unit, &call_).await;
-            guard.finish_run();
-            Ok(ended)
+            let mut vm = engine_.agent_vms()?.lease_vm(guard)?;
+            let (ended, open) = vm.run_agent_script(&unit, &call_).await;
+            Ok((vm.finish_run(ended), open))
         })
         .await?;
     if open > 0 {

@@ -43,6 +43,7 @@ mod tool_script;
 mod tool_table;
 mod vm;
 mod vm_host;
+mod vm_pool;
 mod watchdog;
 
 pub use connector_script::{CompletedScan, ConnectorScript, ScanItemSender};

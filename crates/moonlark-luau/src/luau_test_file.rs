@@ -34,9 +34,8 @@ impl LuauEngine {
     ) -> Result<LuauTestFile> {
         let main = [display_path(&folder, &main), folder, main];
         let read = |_: &Bridge, globals: &Table| Ok(test_function_names(globals));
-        let prelude = self.test_prelude();
-        let (loaded, _) =
-            self.load_script(main, files, call.clone(), prelude, "a test", read).await;
+        let vms = self.test_vms();
+        let (loaded, _) = self.load_script(main, files, call.clone(), vms, "a test", read).await;
         loaded.map(|(unit, names)| LuauTestFile { engine: self.clone(), unit, names })
     }
 }
@@ -51,7 +50,7 @@ impl LuauTestFile {
             mocks.set_language(ScriptLanguage::Luau);
         }
         let (unit, name, its) = (self.unit.clone(), name.to_owned(), call.clone());
-        let running = self.engine.run_in_new_vm(self.engine.test_prelude()?, move |vm| {
+        let running = self.engine.run_in_vm(self.engine.test_vms()?, move |vm| {
             Box::pin(async move { vm.run_test(&unit, &its, &name).await })
         });
         run_until(call.deadline(), running).await.map_err(|problem| {

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 use crate::engine::LuauEngine;
 use crate::luau_bridge::Bridge;
-use crate::prelude::LuauPrelude;
 use crate::script_unit::{MAX_FILE_LOOKUPS, ScriptUnit};
 use crate::tool_script::ScriptFile;
 use crate::vm::LuauVm;
+use crate::vm_pool::VmPool;
 
 /// A script that loads, with what it says of itself.
 type LoadedScript<T> = (Arc<ScriptUnit>, T);
@@ -33,13 +33,13 @@ impl LuauEngine {
         &self,
         script: ScriptFile,
         gateway: &Gateway,
-        prelude: Result<&Arc<LuauPrelude>>,
+        vms: Result<&Arc<VmPool>>,
         body: &str,
         read: impl FnOnce(&Bridge, &Table) -> Result<T> + Send + 'static,
     ) -> (Result<LoadedScript<T>>, ReadFiles) {
         let ScriptFile { file, folder, main, files, loading, .. } = script;
         let call = gateway.open_scoped_call(Caller::new("load"), loading);
-        self.load_script([file, folder, main], files, call, prelude, body, read).await
+        self.load_script([file, folder, main], files, call, vms, body, read).await
     }
 
     /// The same for a main file `[as messages show it, its folder, its path in there]`.
@@ -48,7 +48,7 @@ impl LuauEngine {
         [file, folder, main]: [String; 3],
         files: ScriptFileReader,
         call: Call,
-        prelude: Result<&Arc<LuauPrelude>>,
+        vms: Result<&Arc<VmPool>>,
         body: &str,
         read: impl FnOnce(&Bridge, &Table) -> Result<T> + Send + 'static,
     ) -> (Result<LoadedScript<T>>, ReadFiles) {
@@ -56,7 +56,7 @@ impl LuauEngine {
         let loaded = async {
             let unit = Arc::new(ScriptUnit::new(folder, main, &file, snapshot.clone())?);
             let (reading, deadline) = (unit.clone(), call.deadline());
-            let loading = self.run_in_new_vm(prelude?, move |vm| {
+            let loading = self.run_in_vm(vms?, move |vm| {
                 Box::pin(async move { vm.load_script(&reading, &call, read).await })
             });
             Ok((unit, run_until(deadline, loading).await?))
@@ -66,19 +66,17 @@ impl LuauEngine {
         (loaded, snapshot.finish_loading())
     }
 
-    /// Do this in a VM of its own.
-    pub(crate) async fn run_in_new_vm<T: Send + 'static>(
+    /// Do this in a VM of `vms`.
+    pub(crate) async fn run_in_vm<T: Send + 'static>(
         &self,
-        prelude: &Arc<LuauPrelude>,
+        vms: &Arc<VmPool>,
         work: impl for<'v> FnOnce(&'v mut LuauVm) -> BoxFuture<'v, Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let prelude = prelude.clone();
+        let vms = vms.clone();
         self.run_preemptible(move |guard| async move {
-            let mut vm = LuauVm::new(&prelude)?;
-            guard.watch_interrupt(vm.interrupt());
+            let mut vm = vms.lease_vm(guard)?;
             let ended = work(&mut vm).await;
-            guard.finish_run();
-            ended
+            vm.finish_run(ended)
         })
         .await
     }

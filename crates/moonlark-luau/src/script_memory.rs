@@ -23,7 +23,7 @@ use moonlark_gateway::metrics::family::MetricFamily;
 use parking_lot::Mutex;
 
 use crate::machine_memory::machine_memory_bytes;
-use crate::tool_script::VmPool;
+use crate::vm_pool::VmPool;
 
 /// What memory is counted in, rounded up. All figures here are numbers of these,
 /// unless their name ends in `bytes`.

@@ -3,21 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crossbeam_queue::ArrayQueue;
 use moonlark_core::script_snapshot::ScriptFileReader;
 use moonlark_core::tool::{CallScope, Source, SourceKind, Tool};
 use moonlark_core::{Result, Value};
 use moonlark_gateway::tool_body::ToolBody;
 use moonlark_gateway::{Call, Gateway};
 
-use crate::engine::{LuauEngine, VmParkingSlot};
-use crate::script_memory::ScriptMemory;
+use crate::engine::LuauEngine;
 use crate::script_unit::ScriptUnit;
 use crate::tool_table;
-use crate::vm::LuauVm;
-
-/// VMs kept ready for one script.
-const MAX_WARM_VMS: usize = 32;
 
 /// A script as found on disk.
 pub struct ScriptFile {
@@ -48,16 +42,13 @@ impl LuauEngine {
         let (file, scope) = (script.file.clone(), script.scope.clone());
         let configured = script.configured.clone();
         let read = tool_table::read_tool_header;
-        let prelude = Ok(self.prelude());
         let (loaded, files) =
-            self.load_script_file(script, gateway, prelude, "tool.execute", read).await;
+            self.load_script_file(script, gateway, Ok(self.tool_vms()), "tool.execute", read).await;
         let tool = loaded.and_then(|(unit, header)| {
-            let warm = VmPool { unit, vms: ArrayQueue::new(MAX_WARM_VMS), engine: self.clone() };
-            let warm = Arc::new(warm);
-            ScriptMemory::of_process().register_pool(&warm);
             let source = Source { kind: SourceKind::Script, name: file };
+            let engine = self.clone();
             let body = ToolBody::from_async_fn(move |call, args| {
-                execute_in_pool(warm.clone(), call, args)
+                execute_in_pool(engine.clone(), unit.clone(), call, args)
             });
             header.into_tool(configured, Arc::new(source), scope, body)
         });
@@ -65,43 +56,18 @@ impl LuauEngine {
     }
 }
 
-pub(crate) struct VmPool {
-    unit: Arc<ScriptUnit>,
-    vms: ArrayQueue<ParkedVm>,
+async fn execute_in_pool(
     engine: LuauEngine,
-}
-
-impl VmPool {
-    pub(crate) fn drop_idle_vms(&self) {
-        while self.vms.pop().is_some() {}
-    }
-}
-
-/// An idle VM with its place among all that are kept.
-struct ParkedVm {
-    vm: LuauVm,
-    _slot: VmParkingSlot,
-}
-
-async fn execute_in_pool(warm: Arc<VmPool>, call: Call, args: Value) -> Result<Value> {
-    let engine = warm.engine.clone();
+    unit: Arc<ScriptUnit>,
+    call: Call,
+    args: Value,
+) -> Result<Value> {
+    let vms = engine.tool_vms().clone();
     engine
         .run_preemptible(move |guard| async move {
-            let mut vm = match warm.vms.pop() {
-                Some(parked) => parked.vm,
-                None => LuauVm::new(warm.engine.prelude())?,
-            };
-            guard.watch_interrupt(vm.interrupt());
-            let result = vm.run_execute(&warm.unit, &call, args).await;
-            guard.finish_run();
-            if result.is_ok()
-                && vm.is_clean()
-                && let Some(slot) = warm.engine.parking_slot()
-            {
-                // Where there are enough of this script, it goes.
-                let _ = warm.vms.push(ParkedVm { vm, _slot: slot });
-            }
-            result
+            let mut vm = vms.lease_vm(guard)?;
+            let result = vm.run_execute(&unit, &call, args).await;
+            vm.finish_run(result)
         })
         .await
 }

@@ -1,6 +1,5 @@
 //! One sandboxed VM: built from the allow-list in `prelude.luau`, runs one
-//! script at a time, and is kept for the next call of the same script only
-//! after a clean end.
+//! script at a time, and has another one only after a clean end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +21,9 @@ use crate::watchdog::{self, VmInterrupt};
 
 /// Memory a VM may have gained over its runs before it is replaced.
 const MAX_VM_GROWTH_BYTES: usize = 2 * 1024 * 1024;
+/// Leftovers of the run before are collected when they are more than one of so many parts
+/// of the memory that a script may have.
+const MAX_LEFTOVER_SHARE: usize = 32;
 /// Answers that an agent's script is given before others have their turn.
 const MAX_ANSWERS_PER_POLL: usize = 64;
 /// Runs before a VM is replaced.
@@ -70,7 +72,7 @@ impl LuauVm {
         &self.interrupt
     }
 
-    /// Whether the next call of the same script may have it.
+    /// Whether another script may have it.
     pub(crate) fn is_clean(&self) -> bool {
         self.uses < MAX_VM_USES
             && self.lua.used_memory() < self.fresh + MAX_VM_GROWTH_BYTES
@@ -85,7 +87,7 @@ impl LuauVm {
         read: impl FnOnce(&Bridge, &Table) -> Result<T>,
     ) -> Result<T> {
         let (env, main) = self.bind_script(unit, call)?;
-        let values = MultiValue::from_vec(vec![Lv::Function(main)]);
+        let values = MultiValue::from_iter([Lv::Function(main), Lv::Number(random_seed())]);
         self.drive_thread(self.load.clone(), values, unit, call).await?;
         let read = read(&self.bridge, &env);
         self.end_run();
@@ -99,7 +101,6 @@ impl LuauVm {
         call: &Call,
         args: Value,
     ) -> Result<Value> {
-        self.uses += 1;
         let (env, main) = self.bind_script(unit, call)?;
         let values = self
             .execute_arguments(env, main, call, args)
@@ -202,7 +203,12 @@ impl LuauVm {
     /// Fresh globals, and the script bound to them. The call is known before,
     /// because binding already looks up what the script names.
     fn bind_script(&mut self, unit: &Arc<ScriptUnit>, call: &Call) -> Result<(Table, Function)> {
+        self.uses += 1;
         let limits = call.limits();
+        // What the run before has left behind is none of this script's.
+        if self.lua.used_memory() > self.fresh + limits.memory / MAX_LEFTOVER_SHARE {
+            self.lua.gc_collect().map_err(|error| self.vm_error_problem(&error))?;
+        }
         let memory = &self.shared.memory;
         let most = memory.begin_run(self.lua.used_memory(), limits.memory, call.caller())?;
         self.shared.begin_run(call.clone(), unit.clone());

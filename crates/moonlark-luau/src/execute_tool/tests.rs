@@ -5,6 +5,7 @@ mod calls;
 mod ending;
 mod failures;
 mod interrupted;
+mod leftovers;
 mod missing_fields;
 mod notebook;
 mod other_languages;
