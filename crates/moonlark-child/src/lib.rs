@@ -8,11 +8,13 @@
 )]
 
 mod owned_task;
+mod process_allocator;
 mod process_ending;
 mod supervised;
 mod supervisor;
 
 pub use owned_task::{spawn_owned, spawn_to_finish, try_spawn_to_finish, wait_for_finishing_tasks};
+pub use process_allocator::{ProcessAllocator, exit_when_out_of_memory};
 pub use process_ending::ProcessEnding;
 pub use supervised::{LaunchSpec, SupervisedProcess, SupervisorHandle};
 pub use supervisor::supervise_if_asked;

@@ -13,7 +13,7 @@ pub fn resolve_load(from: &str, path: &str) -> Result<String> {
         Some(rest) => ("", rest),
         None => (from.rsplit_once('/').map_or("", |(folder, _)| folder), path),
     };
-    let parts = resolve_parts(folder, rest, "leads out of the extensions folder", &bad)?;
+    let parts = resolve_parts(folder, rest, "leads out of the extensions folder", bad)?;
     let written = rest.split('/').next_back().unwrap_or_default();
     // `load("other", …)` means other.star.
     if !written.is_empty() && !written.contains('.') {
@@ -33,7 +33,7 @@ pub(crate) fn resolve_data(path: &str) -> Result<String> {
             .with_hint("name a file of the extensions folder: data.load_json(\"items.json\")")
     };
     let rest = path.strip_prefix("//").unwrap_or(path);
-    let parts = resolve_parts("", rest, "would leave the extensions folder", &bad)?;
+    let parts = resolve_parts("", rest, "would leave the extensions folder", bad)?;
     if !parts.last().is_some_and(|name| name.ends_with(".json")) {
         return Err(bad("does not name a .json file"));
     }

@@ -1,8 +1,9 @@
 //! `moonlark`: see `cli` for the commands.
 
+#![forbid(unsafe_code)]
+
 #[global_allocator]
-static GLOBAL_ALLOCATOR: moonlark_starlark::worker::worker_memory::WorkerAllocator =
-    moonlark_starlark::worker::worker_memory::WorkerAllocator;
+static GLOBAL_ALLOCATOR: moonlark_child::ProcessAllocator = moonlark_child::ProcessAllocator;
 
 fn main() -> std::process::ExitCode {
     // Hidden modes of the same binary come before everything else.

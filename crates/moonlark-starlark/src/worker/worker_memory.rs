@@ -3,8 +3,7 @@
 //! Not everything in the interpreter looks whether it got the memory it asked
 //! for, so a worker that gets none ends right there.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What the process had when it was new.
 static FRESH_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -17,44 +16,6 @@ const MAX_WORKER_GROWTH_BYTES: usize = 32 * 1024 * 1024;
 
 /// The exit code of a worker that ran out of memory.
 pub(crate) const OUT_OF_MEMORY_EXIT_CODE: i32 = 86;
-
-/// Whether this process is a worker.
-static IS_WORKER_PROCESS: AtomicBool = AtomicBool::new(false);
-
-/// The allocator of the binary: that of the system, but for workers.
-pub struct WorkerAllocator;
-
-// SAFETY: all memory comes from and goes to the system's allocator.
-unsafe impl GlobalAlloc for WorkerAllocator {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: passed on as it came.
-        exit_worker_if_null(unsafe { System.alloc(layout) })
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: passed on as it came.
-        exit_worker_if_null(unsafe { System.alloc_zeroed(layout) })
-    }
-
-    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: passed on as it came.
-        exit_worker_if_null(unsafe { System.realloc(old, layout, size) })
-    }
-
-    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: passed on as it came.
-        unsafe { System.dealloc(old, layout) }
-    }
-}
-
-#[inline]
-fn exit_worker_if_null(memory: *mut u8) -> *mut u8 {
-    if memory.is_null() && IS_WORKER_PROCESS.load(Ordering::Relaxed) {
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(OUT_OF_MEMORY_EXIT_CODE) }
-    }
-    memory
-}
 
 /// Give memory that was freed back to the system from time to time: what one
 /// large call has taken would otherwise stay with the process for good.
@@ -96,7 +57,7 @@ fn resident_bytes() -> usize {
 
 /// Nothing a script does may leave traces or reach further than this process.
 pub(super) fn harden_process() {
-    IS_WORKER_PROCESS.store(true, Ordering::Relaxed);
+    moonlark_child::exit_when_out_of_memory(OUT_OF_MEMORY_EXIT_CODE);
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls with values of our own.
     unsafe {
