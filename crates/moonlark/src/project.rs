@@ -99,6 +99,8 @@ struct StagedConfig {
     loaded: Arc<LoadedConfig>,
     /// When the first change was read that is still to be put in force.
     since: Instant,
+    /// The file as it was before could not be used.
+    mends_broken: bool,
 }
 
 struct ProjectState {
@@ -242,8 +244,12 @@ impl Project {
                     loaded.state = folder.path().to_owned();
                 }
                 let is_same = *state.loaded == loaded && state.staged.is_none();
-                let since = state.staged.as_ref().map_or_else(Instant::now, |it| it.since);
-                state.staged = Some(StagedConfig { loaded: Arc::new(loaded), since });
+                let before = state.staged.take();
+                let since = before.as_ref().map_or_else(Instant::now, |it| it.since);
+                let mends_broken = !std::mem::take(&mut state.config_problems).is_empty()
+                    || before.is_some_and(|it| it.mends_broken);
+                let loaded = Arc::new(loaded);
+                state.staged = Some(StagedConfig { loaded, since, mends_broken });
                 state.broken_config = None;
                 if is_same {
                     self.put_config_in_force(&mut state, &mut report);
@@ -273,7 +279,7 @@ impl Project {
     /// Make the staged configuration the one in use. Its rules and limits are published
     /// with the catalog, by whoever holds the state.
     fn put_config_in_force(&self, state: &mut ProjectState, report: &mut ReloadReport) {
-        let Some(StagedConfig { loaded, .. }) = state.staged.take() else { return };
+        let Some(StagedConfig { loaded, mends_broken, .. }) = state.staged.take() else { return };
         self.limit_script_memory(&loaded.config);
         self.journaling.apply_config(&loaded);
         self.auth.configure(loaded.config.server.auth.to_auth_settings());
@@ -281,13 +287,12 @@ impl Project {
             self.upstreams.apply_config(&loaded, &self.gateway);
             self.apis.apply_config(&loaded, &self.upstreams.changed());
         }
-        if *state.loaded != *loaded || !state.config_problems.is_empty() {
+        if *state.loaded != *loaded || mends_broken {
             let file = loaded.path.as_deref().map(|path| display_path(&loaded.root, path));
             let file = file.unwrap_or_else(|| config_file::CONFIG_FILE_NAME.to_owned());
             report.changes.push(format!("{file} taken over"));
             state.loaded = loaded;
         }
-        state.config_problems.clear();
     }
 
     /// The configuration file as it is, if it can be read at all.

@@ -57,7 +57,8 @@ pub async fn load_and_watch(project: Arc<Project>, loaded: impl FnOnce(&Project)
     drop(sender);
 }
 
-/// Configuration and rules are taken over at once, whatever scripts are being loaded.
+/// A configuration takes effect together with the scripts that changed with it, and does
+/// not wait for others.
 async fn reload_on_events(
     project: &Project,
     mut events: mpsc::Receiver<()>,

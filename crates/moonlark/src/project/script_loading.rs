@@ -40,7 +40,9 @@ pub(super) struct ScriptLoadJobs {
     running: BTreeMap<ScriptKey, ScriptLoadJob>,
     tasks: JoinSet<FinishedScriptLoad>,
     started: u64,
-    /// What the last look at the disk found, until it is taken over.
+    /// The configuration that the last look at the disk went by.
+    scanned: Option<Arc<LoadedConfig>>,
+    /// What that look found, until it is taken over.
     listing: Option<ScriptListing>,
     /// Results that take effect together with the staged configuration.
     held: Vec<FinishedScriptLoad>,
@@ -125,7 +127,7 @@ impl Project {
             let mut publish_at = Instant::now() + PUBLISH_INTERVAL;
             let again = loop {
                 if jobs.running.is_empty() {
-                    break outdated;
+                    break outdated || jobs.has_new_config_to_scan(&self.state.lock());
                 }
                 let (is_first, staged_until) = {
                     let state = self.state.lock();
@@ -148,6 +150,9 @@ impl Project {
                     // A script that keeps changing holds no rule up for longer.
                     () = tokio::time::sleep_until(staged_until.unwrap_or(publish_at)),
                         if staged_until.is_some() => {
+                        if jobs.has_new_config_to_scan(&self.state.lock()) {
+                            break true;
+                        }
                         jobs.running.values_mut().for_each(|job| job.is_awaited = false);
                         outdated |= self.take_over_when_ready(&mut jobs, &mut report);
                     }
@@ -208,6 +213,7 @@ impl Project {
         let config = loaded.clone();
         // Disks may be slow, and folders large.
         let looking = tokio::task::spawn_blocking(move || scan_disk(&config, &known));
+        jobs.scanned = Some(loaded.clone());
         let Ok(look) = looking.await else { return };
         let found = look.found.iter().map(|it| (it.key.clone(), it.found.file.clone())).collect();
         jobs.listing = Some(ScriptListing { found, problems: look.problems });
@@ -259,6 +265,10 @@ impl Project {
         if has_new_config && jobs.running.values().any(|job| job.is_awaited) {
             return false;
         }
+        // Which scripts go with it is not known yet.
+        if jobs.has_new_config_to_scan(&state) {
+            return false;
+        }
         self.put_config_in_force(&mut state, report);
         if let Some(listing) = jobs.listing.take() {
             (state.found, state.folder_problems) = (listing.found, listing.problems);
@@ -306,6 +316,13 @@ fn take_over_load(
 }
 
 impl ScriptLoadJobs {
+    /// Whether a configuration was staged since the disk was looked at last.
+    fn has_new_config_to_scan(&self, state: &ProjectState) -> bool {
+        let scanned = self.scanned.as_ref();
+        let is_scanned = |loaded| scanned.is_some_and(|scanned| Arc::ptr_eq(scanned, loaded));
+        state.staged.as_ref().is_some_and(|staged| !is_scanned(&staged.loaded))
+    }
+
     /// Keep a result until it is taken over; nothing waits for it any more.
     fn hold_result(&mut self, load: FinishedScriptLoad) {
         if let Some(job) = self.running.get_mut(&load.key).filter(|it| it.number == load.number) {
