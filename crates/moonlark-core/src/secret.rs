@@ -66,7 +66,7 @@ impl Secrets {
         }
     }
 
-    /// The same, of which more are [learned](Self::learn) later.
+    /// The same, of which more are [learned](Self::learn_token) later.
     pub fn with_learning(mut configured: Vec<SecretValue>) -> Self {
         configured.retain(SecretValue::is_long_enough);
         let known = RwLock::new(Arc::new(KnownSecrets::from_secrets(configured.clone())));
@@ -75,7 +75,7 @@ impl Secrets {
 
     /// A token that was obtained just now, before it is shown to anybody. It takes the
     /// place of the last one of this key, which is forgotten after a while. Only for
-    /// those that are made for [learning](Self::learning).
+    /// those that are made for [learning](Self::with_learning).
     pub fn learn_token(&self, key: &str, value: &str) {
         let Some(held) = &self.0 else { return };
         let mut learned = held.learned.lock();

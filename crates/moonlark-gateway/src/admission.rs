@@ -73,7 +73,12 @@ impl AdmissionQueue {
             let settled = (limits.runs..runs).filter(|_| !self.retire_owed_permit()).count();
             self.free.add_permits(settled);
         }
-        *limits = AdmissionLimits { runs, ..new };
+        let new = AdmissionLimits { runs, ..new };
+        if std::mem::replace(&mut *limits, new) != new {
+            // What each caller has of them follows, from its next call on.
+            drop(limits);
+            self.callers.lock().clear();
+        }
     }
 
     /// Whether a place that is free now was owed.

@@ -477,7 +477,7 @@ impl Call {
     }
 
     /// The call goes on without its caller: it is not in progress until it has
-    /// [come back](Self::come_back).
+    /// taken a place again ([`Call::reacquire_admission`]).
     pub fn release_admission(&self) {
         let permit = self.0.root.permit.lock().take();
         drop(permit);

@@ -268,11 +268,13 @@ impl JournalEntry {
     /// About how many bytes it takes while it waits to be written.
     pub fn approx_bytes(&self) -> usize {
         let answer = |answer: &Option<Result<ToolAnswer>>| {
-            answer.as_ref().map_or(0, |it| ValueCosts::QUEUED.result_bytes(it))
+            answer.as_ref().map_or(0, |it| ValueCosts::QUEUED_COSTS.result_bytes(it))
         };
         match self {
             JournalEntry::RunBegan(began) => 512 + began.script.len(),
-            JournalEntry::CallBegan(began) => 512 + ValueCosts::QUEUED.value_bytes(&began.args),
+            JournalEntry::CallBegan(began) => {
+                512 + ValueCosts::QUEUED_COSTS.value_bytes(&began.args)
+            }
             JournalEntry::CallEnded(ended) => 256 + answer(&ended.answer),
             JournalEntry::RunEnded(ended) => 256 + answer(&ended.answer),
             JournalEntry::RunPaused(_) | JournalEntry::RunWentOn(_) => 128,

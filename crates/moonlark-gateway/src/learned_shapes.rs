@@ -1,9 +1,9 @@
 //! What tools answer that do not say so: learned from their answers.
 //!
 //! Where a tool declares no output schema, the gateway shows its answers to
-//! [`Learned::observe_answer`]: all of the first twenty, then ever fewer. Their shapes
+//! `LearnedShapes`: all of the first twenty, then ever fewer. Their shapes
 //! are merged into one, which documentation draws with the renderer of declared
-//! schemas ([`Shape::to_schema`]). It is never used to refuse anything: the next
+//! schemas (`AnswerShape::to_schema`). It is never used to refuse anything: the next
 //! answer may always be another.
 //!
 //! What one caller's answers taught is shown to no other: callers that have shown
@@ -11,7 +11,7 @@
 //!
 //! A shape holds names of fields and kinds of values, and no value. Names that
 //! look like data are not held either. Whoever keeps shapes over a restart takes
-//! [`Learned::export_json`] when [`Learned::changes`] wakes; there is no I/O here.
+//! [`LearnedShapes::export_json`] when `LearnedShapes::changes` wakes; there is no I/O here.
 
 #[cfg(test)]
 mod tests;

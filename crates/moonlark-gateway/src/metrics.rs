@@ -2,7 +2,7 @@
 //! was called with.
 //!
 //! Counting takes no lock and no memory: a tool knows the figures of its source
-//! from its first call on, and there are at most [`MOST`] of those. How they
+//! from its first call on, and there are at most [`MAX_COUNTED_SOURCES`] of those. How they
 //! look to whoever collects them is in [`family`].
 
 pub mod family;

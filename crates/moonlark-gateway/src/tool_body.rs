@@ -55,7 +55,7 @@ impl ToolBody {
 
 /// The same tool, every call of which ends with this Problem.
 pub fn into_failing_tool(tool: Tool, problem: &Problem) -> Tool {
-    let message = format!("{} is out of order: {}", tool.name, problem.message);
+    let message = format!("{} is unavailable: {}", tool.name, problem.message);
     let problem = problem.clone().with_message(message);
     tool.with_body(ToolBody::from_fn(move |_, _| Err(problem.clone())))
 }

@@ -119,12 +119,16 @@ impl ApiTokenCache {
     }
 
     fn token_refused_problem(&self, why: &str) -> Problem {
-        Problem::unavailable(format!("API '{}' gives no token: {}", self.api, shorten_text(why)))
-            .with_hint(format!("see client_id and client_secret in the auth of apis.{}", self.api))
+        Problem::unavailable(format!(
+            "API '{}': the token request was rejected: {}",
+            self.api,
+            shorten_text(why)
+        ))
+        .with_hint(format!("see client_id and client_secret in the auth of apis.{}", self.api))
     }
 
     fn no_token_url_problem(&self, name: &str) -> Problem {
-        Problem::bad_config(format!("API '{}' does not say where '{name}' gives tokens", self.api))
+        Problem::bad_config(format!("API '{}' names no token URL for '{name}'", self.api))
             .with_hint(format!("set token_url in apis.{}.auth.{name}", self.api))
     }
 }

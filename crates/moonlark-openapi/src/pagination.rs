@@ -321,22 +321,23 @@ fn args_by_counting(
     let items_in_all = find_number(body, &TOTAL_ITEMS_KEYS);
     if let Some(param) = find(&["offset", "skip", "$skip", "start", "startAt"]) {
         let from = given(&param.arg).or_else(|| fallback(param)).unwrap_or(0);
-        if items_in_all.is_some_and(|all| from + count >= all) {
+        if items_in_all.is_some_and(|all| from.saturating_add(count) >= all) {
             return None;
         }
-        return Some(with_argument(args, &param.arg, Value::Int(from + count)));
+        return Some(with_argument(args, &param.arg, Value::Int(from.checked_add(count)?)));
     }
     let param = find(&["page", "page_number", "pageNumber", "page[number]"])?;
     let page = given(&param.arg).or_else(|| fallback(param)).unwrap_or(1);
     let minimum = param.schema.to_node(document).get("minimum").and_then(TreeNode::as_number);
     let from_zero = fallback(param) == Some(0) || minimum.and_then(|it| it.as_i64()) == Some(0);
-    let so_far = if from_zero { page + 1 } else { page };
+    let next = page.checked_add(1)?;
+    let so_far = if from_zero { next } else { page };
     if find_number(body, &TOTAL_PAGES_KEYS).is_some_and(|all| so_far >= all)
         || items_in_all.zip(size).is_some_and(|(all, size)| so_far.saturating_mul(size) >= all)
     {
         return None;
     }
-    Some(with_argument(args, &param.arg, Value::Int(page + 1)))
+    Some(with_argument(args, &param.arg, Value::Int(next)))
 }
 
 fn find_items(body: &Value) -> Option<&Vec<Value>> {

@@ -46,8 +46,10 @@ impl JournalRecorder for Notes {
     }
 
     fn prepare_call(&self, call: UpcomingCall<'_>) -> Result<Option<BoxFuture<()>>> {
-        self.check_bytes(call.exact_args.map_or(0, |args| ValueCosts::RECORDED.value_bytes(args)))
-            .map(|()| None)
+        self.check_bytes(
+            call.exact_args.map_or(0, |args| ValueCosts::RECORDED_COSTS.value_bytes(args)),
+        )
+        .map(|()| None)
     }
 
     fn prepare_answer(
@@ -56,7 +58,7 @@ impl JournalRecorder for Notes {
         _: &str,
         answer: &Result<ToolAnswer>,
     ) -> Result<()> {
-        self.check_bytes(ValueCosts::RECORDED.result_bytes(answer))
+        self.check_bytes(ValueCosts::RECORDED_COSTS.result_bytes(answer))
     }
 
     fn record_durably(&self, entry: JournalEntry) -> BoxFuture<Result<()>> {

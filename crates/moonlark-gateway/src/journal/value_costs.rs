@@ -16,7 +16,7 @@ pub struct ValueCosts {
 
 impl ValueCosts {
     /// In memory, while an entry of the journal waits to be written.
-    pub(super) const QUEUED: ValueCosts = ValueCosts {
+    pub(super) const QUEUED_COSTS: ValueCosts = ValueCosts {
         sized_bytes: 32,
         plain_bytes: 32,
         object_bytes: 64,
@@ -24,7 +24,7 @@ impl ValueCosts {
         problem_bytes: 256,
     };
     /// On record, where they are kept exactly.
-    pub const RECORDED: ValueCosts = ValueCosts {
+    pub const RECORDED_COSTS: ValueCosts = ValueCosts {
         sized_bytes: 3,
         plain_bytes: 5,
         object_bytes: 3,
@@ -32,7 +32,7 @@ impl ValueCosts {
         problem_bytes: 0,
     };
     /// In memory, for as long as an answer is cached.
-    pub(crate) const CACHED: ValueCosts = ValueCosts {
+    pub(crate) const CACHED_COSTS: ValueCosts = ValueCosts {
         sized_bytes: size_of::<Value>(),
         plain_bytes: size_of::<Value>(),
         object_bytes: size_of::<Value>(),

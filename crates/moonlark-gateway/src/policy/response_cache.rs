@@ -89,9 +89,9 @@ impl ResponseCache {
                 }
             }
         };
-        let asking = InFlightCallGuard { kept: self, key: &key, caller, done: false };
+        let asking = InFlightCallGuard { kept: self, key: &key, caller, tool, done: false };
         let result = ask.await;
-        asking.store_result(tool, &result, Instant::now() + good_for);
+        asking.store_result(&result, Instant::now() + good_for);
         if is_shareable(&result) {
             sender.send_replace(Some(result.clone()));
         }
@@ -106,9 +106,7 @@ impl ResponseCache {
         now: Instant,
     ) -> ResponseCacheLookup {
         let mut all = self.all.lock();
-        if let Some(slot) = all.slots.get(key)
-            && std::ptr::eq(slot.tool.as_ptr(), Arc::as_ptr(tool))
-        {
+        if let Some(slot) = all.slots.get(key).filter(|_| all.is_of_tool(key, tool)) {
             match &slot.state {
                 ResponseCacheState::Known { answer, until, .. } if *until > now => {
                     return ResponseCacheLookup::Known(answer.clone());
@@ -144,33 +142,46 @@ struct InFlightCallGuard<'a> {
     kept: &'a ResponseCache,
     key: &'a str,
     caller: &'a str,
+    tool: &'a Arc<Tool>,
     done: bool,
 }
 
 impl InFlightCallGuard<'_> {
-    fn store_result(mut self, tool: &Arc<Tool>, result: &Result<ToolAnswer>, until: Instant) {
+    fn store_result(mut self, result: &Result<ToolAnswer>, until: Instant) {
         let Ok(answer) = result else { return };
-        let bytes = ValueCosts::CACHED.answer_bytes(answer) + self.key.len();
+        let bytes = ValueCosts::CACHED_COSTS.answer_bytes(answer) + self.key.len();
         if !is_shareable(result) || bytes > MAX_CACHED_ANSWER_BYTES {
             return;
         }
         let state = ResponseCacheState::Known { answer: answer.clone(), until, bytes };
-        let slot =
-            ResponseCacheEntry { caller: self.caller.into(), tool: Arc::downgrade(tool), state };
-        self.kept.all.lock().insert_entry(self.key, slot, Instant::now());
+        let tool = Arc::downgrade(self.tool);
+        let slot = ResponseCacheEntry { caller: self.caller.into(), tool, state };
+        let mut all = self.kept.all.lock();
         self.done = true;
+        if all.is_of_tool(self.key, self.tool) {
+            all.insert_entry(self.key, slot, Instant::now());
+        }
     }
 }
 
 impl Drop for InFlightCallGuard<'_> {
     fn drop(&mut self) {
-        if !self.done {
-            self.kept.all.lock().remove_entry(self.key);
+        if self.done {
+            return;
+        }
+        let mut all = self.kept.all.lock();
+        if all.is_of_tool(self.key, self.tool) {
+            all.remove_entry(self.key);
         }
     }
 }
 
 impl ResponseCacheEntries {
+    /// Whether what is kept is of this very tool, and not of one loaded since.
+    fn is_of_tool(&self, key: &str, tool: &Arc<Tool>) -> bool {
+        self.slots.get(key).is_some_and(|slot| std::ptr::eq(slot.tool.as_ptr(), Arc::as_ptr(tool)))
+    }
+
     fn insert_entry(&mut self, key: &str, slot: ResponseCacheEntry, now: Instant) {
         self.remove_entry(key);
         self.bytes += slot.cached_bytes();

@@ -162,11 +162,14 @@ impl RuleSubject {
         let mut sources = vec![source.clone()];
         let mut names = vec![own.unwrap_or(&tool.name).to_owned()];
         names.extend(tool.aliases.iter().cloned());
+        let mut wanted = &tool.name;
         if let ToolListing::As(name) = &tool.shown {
             names.push(name.clone());
-            // What it is listed as where it is listed, which a rule may name before.
-            names.extend(listed_name_variants(name));
+            wanted = name;
         }
+        // What it is listed as where it is listed, which a rule may name before, and what it
+        // would be if no other tool had that name.
+        names.extend(listed_name_variants(wanted));
         let original = tool.original_name();
         if let Some((source, name)) = sdk_location(tool) {
             let name = name.strip_suffix(RAW_SUFFIX).filter(|_| own.is_some()).unwrap_or(&name);

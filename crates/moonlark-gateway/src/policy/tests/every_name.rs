@@ -156,3 +156,24 @@ fn a_source_that_connects_is_awaited_where_one_of_its_tools_may_be_allowed() {
     assert!(!is_awaited(&[deny(&["git-hub.*"]), allow(&["git-hub.list"])]));
     assert!(is_awaited(&[deny(&["git-hub.delete"])]));
 }
+
+/// A rule holds for what it was written for, whoever takes the name later.
+#[tokio::test]
+async fn a_name_that_another_source_takes_lifts_no_rule() {
+    let notes =
+        || tool(SourceKind::Script, "tools/move.luau", "notes.move", CallEffects::default());
+    let taker = || {
+        let mut taker = upstream("x.notes_move", CallEffects::default());
+        taker.shown = ToolListing::As("notes_move".to_owned());
+        taker.expose = ToolExposure::Direct;
+        taker
+    };
+    for all in [vec![notes()], vec![notes(), taker()], vec![taker(), notes()]] {
+        let gateway = gateway(all, vec![deny(&["notes_move"])]);
+        assert_eq!(names(&gateway, &nobody()), [""; 0]);
+        for name in ["notes.move", "notes_move"] {
+            let problem = call(&gateway, &nobody(), name).await.unwrap_err();
+            assert_eq!(problem.code, ProblemCode::NotFound, "{name}");
+        }
+    }
+}
