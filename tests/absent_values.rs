@@ -97,16 +97,13 @@ fn everybody_else_works_and_calls_say_what_is_missing() {
         (
             "oncall",
             format!(
-                "oncall is out of order: {}",
+                "oncall is unavailable: {}",
                 missing("tools.script.oncall.token", "ONCALL_TOKEN")
             ),
         ),
         (
             "page",
-            format!(
-                "page is out of order: {}",
-                missing("extensions.script.pager.key", "PAGER_KEY")
-            ),
+            format!("page is unavailable: {}", missing("extensions.script.pager.key", "PAGER_KEY")),
         ),
         (
             "graph.search",

@@ -90,7 +90,7 @@ fn a_bad_http_request_is_answered_with_a_problem() {
             "/tools/echo",
             &[],
             b"{}",
-            "415 unsupported_media_type: the request body must be JSON, not of no type",
+            "415 unsupported_media_type: the request body must be JSON; no Content-Type was sent",
         ),
         (
             "POST",

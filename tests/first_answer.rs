@@ -241,6 +241,12 @@ fn a_server_that_comes_late_is_told_of_once_and_listed_from_memory_the_next_time
     assert_eq!(names(&server.mcp("tools/list", json!({}))), without);
     wait_for_state(&server, "late", "ready");
     assert_eq!(source(&server, "late")["remembered"], false);
+    // The server is killed, and what it knows is written in the background.
+    let (began, kept) = (Instant::now(), project.path(".moonlark/upstreams/late.json"));
+    while !std::fs::read_to_string(&kept).is_ok_and(|it| it.contains(r#""slow":true"#)) {
+        assert!(began.elapsed() < PATIENCE, "never written");
+        std::thread::sleep(POLL_INTERVAL);
+    }
     drop(server);
 
     // It was slow, so its tools are listed at once, whether it comes or not.

@@ -1157,7 +1157,7 @@ class ClientSampled(TypedDict):
     """Why it ended, if the caller says so: `endTurn`, `maxTokens`, …."""
 
 class client:
-    """Ask whoever made the call. Only MCP clients can be asked, and each says what it offers. The time they take does not count against the call's deadline."""
+    """Ask the caller. Only MCP clients can be asked, and each says what it offers. The time they take does not count against the call's deadline."""
 
     @staticmethod
     def elicit(message: str, schema: Dict[str, Any] | None = None, url: str | None = None) -> ClientElicited:

@@ -1,7 +1,7 @@
-//! From a file to a [`Config`]: found, parsed, checked, expanded.
+//! From a file to a `ProjectConfig`: found, parsed, checked, expanded.
 //!
-//! A file is walked against the schema of the structs (`check`), and what that finds
-//! right is held to what no schema says (`build`), so every mistake in it is reported
+//! A file is walked against the schema of the structs (`document_check.rs`), and what that finds
+//! right is held to what no schema says (`config_builder.rs`), so every mistake in it is reported
 //! at once, with its line. Which keys there are and what they mean is not known here
 //! but in [`crate`].
 

@@ -24,12 +24,12 @@ pub struct ExecuteConfig {
     /// `"error"` refuses it before anything is called, `"warn"` says so in its
     /// log, `"off"` does not look.
     pub check: ExecuteCheckConfig,
-    /// Seconds that a script has which asks for none; when not set, those of
+    /// Default timeout of an agent's script in seconds; when not set, that of
     /// `[limits]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TimeoutSeconds")]
     pub timeout: Option<TimeoutSeconds>,
-    /// The most seconds that a script may ask for; when not set, `timeout`.
+    /// Maximum timeout that a script may request, in seconds; when not set, `timeout`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TimeoutSeconds")]
     pub max_timeout: Option<TimeoutSeconds>,

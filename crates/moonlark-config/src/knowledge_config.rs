@@ -58,7 +58,7 @@ pub enum EmbedderConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct RemoteEmbedderConfig {
-    /// What it speaks: `"openai"`, as many services do, or `"ollama"`.
+    /// The style of its API: `"openai"`, as many services have it, or `"ollama"`.
     pub kind: RemoteEmbedderKind,
     /// Its address, without the path of the operation.
     #[schemars(length(min = 1), example = &"http://127.0.0.1:11434")]
@@ -66,11 +66,11 @@ pub struct RemoteEmbedderConfig {
     /// The model.
     #[schemars(length(min = 1), example = &"nomic-embed-text")]
     pub model: String,
-    /// What it wants to see as a bearer token.
+    /// The API key, sent as a bearer token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"${OPENAI_API_KEY}")]
     pub api_key: Option<RedactedString>,
-    /// How many numbers a vector has, for models that let one choose.
+    /// The number of dimensions of a vector, for models that let one choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32", range(min = 1, max = 16_384), example = 768)]
     pub dimensions: Option<u32>,

@@ -30,7 +30,7 @@ pub(crate) fn module() -> Module {
     let nobody = "which it does not offer";
     Module::new(
         "client",
-        "Ask whoever made the call. Only MCP clients can be asked, and each says what it offers. \
+        "Ask the caller. Only MCP clients can be asked, and each says what it offers. \
          The time they take does not count against the call's deadline.",
     )
     .async_function("elicit", "Ask the user, with a form to fill in or a page to visit.", ask_user)

@@ -1,6 +1,6 @@
 //! The host modules: what scripts can do beyond their language.
 //!
-//! One file per module, and [`all`] is the one list of them. Each module
+//! One file per module, and [`host_modules`] is the one list of them. Each module
 //! describes itself (see `moonlark_core::module`); nothing here knows an
 //! engine. Whatever touches the world does so with a proof from
 //! `moonlark_core::grant`, and what it can produce is bounded by the limits of

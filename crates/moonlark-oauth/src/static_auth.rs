@@ -93,7 +93,7 @@ impl StaticAuthorizer {
             )
         } else {
             (
-                format!("upstream '{name}' answers 401: it wants to know who is asking"),
+                format!("upstream '{name}' requires authentication (HTTP 401)"),
                 format!("give it credentials, in headers or auth of [mcp_servers.{name}]"),
             )
         };

@@ -12,8 +12,8 @@ What a script can do beyond its language. Every module is a global, in tool scri
 extensions (Starlark) alike; where its name is that of a function, it is called itself (`sleep(1)`).
 
 Each function is shown as it is called in Luau, with types, and below that in Starlark. In Luau,
-arguments go by place, those with a `?` may be left out, and `options` is one table at the end that
-holds the named ones. In Starlark every parameter goes by place or by keyword, and those with a
+arguments are positional, those with a `?` may be left out, and `options` is one table at the end that
+holds the named ones. In Starlark every parameter is positional or a keyword, and those with a
 default may be left out.
 
 A function that fails raises an error. In Luau `pcall` sees a table with `code`, `message`, `hint`

@@ -1,7 +1,7 @@
 //! Who is calling: by a bearer token that was handed out here ([`token_file`]), or by
 //! one that an identity provider signed ([`jwt`], [`issuer`], [`jwks`]).
 //!
-//! [`check`] stands in front of every route but the few that anybody may ask. It
+//! [`authenticate_request`] stands in front of every route but the few that anybody may ask. It
 //! puts a [`Principal`] into the request and takes the token out of it: nothing behind
 //! it sees one, so none can be passed on. What a caller may do is not decided
 //! here; its name selects the rules.

@@ -166,8 +166,11 @@ async fn read_body(shared: &RestStateInner, headers: &HeaderMap, body: Body) -> 
         || (kind.to_ascii_lowercase().starts_with("application/")
             && kind.to_ascii_lowercase().ends_with("+json"));
     if !is_json {
-        let kind = if kind.is_empty() { "of no type" } else { kind };
-        let message = format!("the request body must be JSON, not {kind}");
+        let message = if kind.is_empty() {
+            "the request body must be JSON; no Content-Type was sent".to_owned()
+        } else {
+            format!("the request body must be JSON, not {kind}")
+        };
         return Err(Problem::new(ProblemCode::UnsupportedMediaType, message)
             .with_hint("send the header Content-Type: application/json"));
     }

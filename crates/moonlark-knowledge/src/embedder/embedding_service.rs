@@ -181,7 +181,7 @@ impl EmbeddingServiceSettings {
     }
 
     fn invalid_answer_problem(&self, why: &str) -> Problem {
-        Problem::unavailable(format!("{} answered no embeddings: {why}", self.url))
+        Problem::unavailable(format!("{}: invalid embeddings response: {why}", self.url))
             .with_retryable(false)
             .with_hint("knowledge.embedder.url has to name the base of an API for embeddings, such as http://localhost:11434 for Ollama")
     }

@@ -188,9 +188,9 @@ async fn answers_that_are_none_are_problems() {
     let service = Service::start().await;
     let settings = service.settings(EmbeddingApi::Ollama);
     for (said, expected) in [
-        ("<html>", "answered no embeddings: expected value"),
-        ("{}", "answered no embeddings: missing field"),
-        (r#"{"embeddings": []}"#, "answered no embeddings: it has 0 vectors for 1 texts"),
+        ("<html>", "invalid embeddings response: expected value"),
+        ("{}", "invalid embeddings response: missing field"),
+        (r#"{"embeddings": []}"#, "invalid embeddings response: it has 0 vectors for 1 texts"),
         (r#"{"embeddings": [[]]}"#, "answers with vectors of 0 dimensions"),
     ] {
         *service.state.refusals.lock() = vec![(200, said)];

@@ -39,7 +39,7 @@ pub(super) fn explain_failure(name: &str, said: &str) -> Problem {
         "The requested URL returned error: 401",
         "The requested URL returned error: 403",
     ]) {
-        return Problem::unavailable(format!("{name} wants to know who asks"))
+        return Problem::unavailable(format!("{name}: authentication failed"))
             .with_retryable(false)
             .with_hint(format!(
                 "set up a key or a credential helper, so that git ls-remote {name} answers \

@@ -249,7 +249,7 @@ async fn a_server_that_wants_a_password_is_told_apart() {
     let from = GitRepository::Url(format!("http://s3cret@{address}/a/b.git"));
     let (_, _, scanned) = scan(&settings(from, here.path()), &BTreeMap::new()).await;
     let problem = scanned.unwrap_err();
-    assert_eq!(problem.message, format!("http://{address}/a/b.git wants to know who asks"));
+    assert_eq!(problem.message, format!("http://{address}/a/b.git: authentication failed"));
     assert!(!problem.to_string().contains("s3cret"));
     server.abort();
 }

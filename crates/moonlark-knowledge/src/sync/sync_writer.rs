@@ -363,7 +363,7 @@ impl CommitBatch<'_> {
                 self.summary.skipped.push(source_id, SkippedItem { reason, is_new: false });
             }
             None => {
-                let unknown = "the connector says it is as it was, and it never was there";
+                let unknown = "the connector reported it as unchanged, but it was never indexed";
                 self.summary.failed.push(source_id, Problem::bad_request(unknown));
             }
         }

@@ -260,7 +260,7 @@ async fn garbage_is_reported_item_by_item() {
     assert_eq!(failed[3].0, "bytes");
     assert_eq!(
         failed[4],
-        ("unheard of", "the connector says it is as it was, and it never was there")
+        ("unheard of", "the connector reported it as unchanged, but it was never indexed")
     );
     assert_eq!((failed.len(), summary.added), (5, 4));
     assert_eq!(find(&knowledge, "first").await[0], "twice");

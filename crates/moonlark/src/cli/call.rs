@@ -107,11 +107,9 @@ fn event_printer(global: &GlobalArgs) -> CallEventSink {
             let message = message.map(|message| format!(": {message}")).unwrap_or_default();
             console.eprint_line(format!("progress: {done}{total}{message}"));
         }
-        CallEvent::Log { level, message, fields } => {
-            if global.shows_log(level) {
-                let text = log_text(&message, fields.as_ref());
-                console.eprint_continued(&format!("{}: {text}", log_word(level)));
-            }
+        CallEvent::Log { level, message, fields } if global.shows_log(level) => {
+            let text = log_text(&message, fields.as_ref());
+            console.eprint_continued(&format!("{}: {text}", log_word(level)));
         }
         CallEvent::Relayed { level, logger, data } if global.verbose > 0 => {
             let logger = logger.map(|logger| format!("{logger}: ")).unwrap_or_default();

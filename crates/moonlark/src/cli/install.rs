@@ -31,7 +31,7 @@ use moved_servers::MovedServers;
 
 #[derive(Args)]
 pub(crate) struct InstallArgs {
-    /// Who is to use Moonlark.
+    /// The client to register Moonlark with.
     client: ClientApp,
     /// The name of the server there.
     #[arg(long, default_value = "moonlark", value_parser = clap::builder::NonEmptyStringValueParser::new())]
