@@ -196,9 +196,30 @@ fn a_run_that_was_killed_is_interrupted_and_can_be_resumed_once_somebody_says_ho
     let resumed: Value = serde_json::from_str(&text(&resumed)).unwrap();
     assert_eq!(resumed["result"], json!({"noted": "once"}), "{resumed}");
     assert_eq!(project.notes(), "once\n", "what was answered is not made again");
-    let again = project.run(&["runs", "resume", id, "--json"]);
+    let again = project.run(&["runs", "resume", id, "--retry", "--json"]);
     assert!(text(&again).contains("\"noted\":\"once\""), "an ended run only says how it ended");
+    let note = format!(
+        "run {id} had ended by itself: nothing was done, and this is how it ended; `moonlark run` runs its script anew\n"
+    );
+    assert_eq!(String::from_utf8_lossy(&again.stderr), note);
     assert_eq!(project.notes(), "once\n");
+}
+
+#[test]
+fn a_run_that_failed_is_not_run_again_and_that_is_said() {
+    let project = project("");
+    project.write("script.luau", "sdk.tools.note({ text = 'once' }) error('no')");
+    assert!(!project.run(&["run", "script.luau", "--quiet"]).status.success());
+    let id = project.runs(&[])["runs"][0]["id"].as_str().unwrap().to_owned();
+    let notes = project.notes();
+    let asked = project.run(&["runs", "resume", &id, "--retry"]);
+    assert!(!asked.status.success());
+    assert!(text(&asked).contains("no\n"), "{}", text(&asked));
+    let note = format!(
+        "run {id} had ended by itself: nothing was done, and this is how it ended; `moonlark run` runs its script anew\n"
+    );
+    assert_eq!(String::from_utf8_lossy(&asked.stderr), note);
+    assert_eq!(project.notes(), notes);
 }
 
 #[test]

@@ -170,8 +170,14 @@ fn a_plan_is_carried_out_once_however_often_it_is_asked_for() {
     });
     assert!(counting.done().values().all(|times| *times == 1), "{:?}", counting.done());
     let id = plan.as_str().unwrap();
-    let again = json_of(&project.run(&["runs", "resume", id, "--json"]));
+    let output = project.run(&["runs", "resume", id, "--json"]);
+    let again = json_of(&output);
     assert_eq!(again["result"], "done", "{again}");
+    let note = format!(
+        "run {} has carried out the plan before, and is shown: nothing of it was done twice; --again carries the plan out another time\n",
+        again["id"].as_str().unwrap()
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), note);
     assert!(counting.done().values().all(|times| *times == 1), "{:?}", counting.done());
     let (status, answer) = server.post("execute", &json!({"resume": plan, "again": true}));
     assert_eq!((status, &answer["result"]), (200, &json!("done")), "{answer}");

@@ -13,11 +13,17 @@ pub enum CallOutcome {
     Failed(ProblemCode),
     /// Its caller stopped waiting.
     Cancelled,
+    /// The same before it was made: it did not happen.
+    Withdrawn,
     /// It was not made again: somebody said that it had happened.
     Assumed,
 }
 
 impl CallOutcome {
+    /// Those that are no code of a Problem.
+    const PLAIN_OUTCOMES: [CallOutcome; 4] =
+        [CallOutcome::Running, CallOutcome::Ok, CallOutcome::Withdrawn, CallOutcome::Assumed];
+
     pub fn from_result<T>(result: &Result<T>) -> CallOutcome {
         result.as_ref().map_or_else(|problem| problem.code.into(), |_| CallOutcome::Ok)
     }
@@ -29,6 +35,7 @@ impl CallOutcome {
             CallOutcome::Ok => "ok",
             CallOutcome::Failed(code) => code.as_str(),
             CallOutcome::Cancelled => ProblemCode::Cancelled.as_str(),
+            CallOutcome::Withdrawn => "withdrawn",
             CallOutcome::Assumed => "assumed",
         }
     }
@@ -36,8 +43,7 @@ impl CallOutcome {
     /// What a word means, if it is one of those.
     pub fn from_word(word: &str) -> Option<CallOutcome> {
         let codes = ProblemCode::ALL_CODES.iter().map(|code| CallOutcome::from(*code));
-        let others = [CallOutcome::Running, CallOutcome::Ok, CallOutcome::Assumed];
-        codes.chain(others).find(|known| known.as_str() == word)
+        codes.chain(CallOutcome::PLAIN_OUTCOMES).find(|known| known.as_str() == word)
     }
 
     /// The code of its Problem, if it has one.
@@ -45,7 +51,10 @@ impl CallOutcome {
         match self {
             CallOutcome::Failed(code) => Some(code),
             CallOutcome::Cancelled => Some(ProblemCode::Cancelled),
-            CallOutcome::Running | CallOutcome::Ok | CallOutcome::Assumed => None,
+            CallOutcome::Running
+            | CallOutcome::Ok
+            | CallOutcome::Withdrawn
+            | CallOutcome::Assumed => None,
         }
     }
 }
@@ -72,8 +81,7 @@ mod tests {
     #[test]
     fn every_word_means_the_outcome_that_has_it() {
         let codes = ProblemCode::ALL_CODES.iter().map(|code| CallOutcome::from(*code));
-        let others = [CallOutcome::Running, CallOutcome::Ok, CallOutcome::Assumed];
-        for outcome in codes.chain(others) {
+        for outcome in codes.chain(CallOutcome::PLAIN_OUTCOMES) {
             assert_eq!(CallOutcome::from_word(outcome.as_str()), Some(outcome));
         }
         assert_eq!(CallOutcome::from_word("fine"), None);

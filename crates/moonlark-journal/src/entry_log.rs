@@ -6,8 +6,11 @@
 //! by whoever opens the database next ([`recover_left_logs`]).
 //!
 //! A file begins with a salt, from which its key is made. Entries follow, sealed, each
-//! with its length. A file that ends in the middle of one, as after a loss of power, is
-//! good up to there. When all of a file is in the database, it is emptied or removed.
+//! with its length and its number. One that is not whole, as after a loss of power, is left
+//! out. When all of a file is in the database, it is emptied or removed.
+//!
+//! Entries are encoded and sealed, and large ones written, while nobody waits: an entry
+//! of one caller holds up no other.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -31,16 +34,20 @@ use crate::process_lock::is_process_alive;
 use crate::sealing::JournalSeal;
 
 /// How a file begins, before its salt.
-const LOG_MAGIC: &[u8; 8] = b"mlk-log1";
+const LOG_MAGIC: &[u8; 8] = b"mlk-log2";
+/// How that of any version begins.
+const ANY_LOG_MAGIC: &[u8] = b"mlk-log";
 const LOG_SALT_BYTES: usize = 16;
 const LOG_HEADER_BYTES: u64 = (LOG_MAGIC.len() + LOG_SALT_BYTES) as u64;
-/// Bytes of the length before each entry.
+/// Bytes of the length before each entry, which is that of all behind it.
 const ENTRY_LENGTH_BYTES: usize = 4;
+const ENTRY_NUMBER_BYTES: usize = 8;
+const ENTRY_HEAD_BYTES: usize = ENTRY_LENGTH_BYTES + ENTRY_NUMBER_BYTES;
 /// A file that has grown to this is followed by another.
 const MAX_LOG_FILE_BYTES: u64 = 8 * 1024 * 1024;
 /// A file of which all is in the database is emptied from this size on.
 const MIN_EMPTIED_BYTES: u64 = 1024 * 1024;
-/// Bytes that wait for somebody who waits for them.
+/// Bytes that wait for somebody who waits for them. A larger entry is written by itself.
 const MAX_UNWRITTEN_BYTES: usize = 256 * 1024;
 
 /// The log of this process; nothing in it before it is [opened](EntryLog::open).
@@ -49,20 +56,24 @@ pub(crate) struct EntryLog {
     open: Mutex<Option<OpenEntryLog>>,
     /// The number of the next file. None has the number of another, whatever lock it is of.
     next_number: AtomicU64,
-    /// Held while a file is synced, with which and how far: whoever comes meanwhile finds
-    /// that it was done.
-    synced: Mutex<(u64, u64)>,
+    /// Held while files are synced, with how many writes had been made before: whoever
+    /// comes meanwhile finds that it was done.
+    synced_writes: Mutex<u64>,
 }
 
 struct OpenEntryLog {
+    /// The number of its first file, which tells it from those before and after it.
+    first_file: u64,
     folder: PathBuf,
     /// The name of the lock that this process holds.
     lock: String,
     seal: Arc<JournalSeal>,
     /// The last is the one that is written.
     files: Vec<EntryLogFile>,
-    /// Entries that are not in the file yet.
+    /// Entries that are not in the last file yet.
     unwritten: Vec<u8>,
+    /// How often something was written, to any of the files.
+    writes: u64,
     /// Nothing can be appended until what is there has been moved.
     is_broken: bool,
 }
@@ -71,21 +82,44 @@ struct EntryLogFile {
     number: u64,
     path: PathBuf,
     file: Arc<File>,
-    key: LessSafeKey,
-    /// Entries, in all.
-    appended: u64,
+    key: Arc<LessSafeKey>,
+    /// Entries that have, or are getting, a number.
+    numbered: u64,
     /// Entries that are not in the database.
     unmoved: usize,
-    /// Bytes that are written.
+    /// Bytes that are written, or being written.
     length: u64,
+    /// Which write was the last to it.
+    last_write: u64,
 }
 
 /// How far the log is written: what has to be synced for an entry to survive a loss of
 /// power.
+#[derive(Clone, Copy)]
 pub(crate) struct LogPosition {
+    first_file: u64,
+    writes: u64,
+}
+
+/// The number of an entry that is being sealed for one file, which stays as long.
+struct EntryNumber {
+    file: u64,
+    key: Arc<LessSafeKey>,
+    number: u64,
+}
+
+enum EntryPlacement {
+    /// It is written with what is written next.
+    Taken,
+    /// It is written by itself.
+    Reserved(LogPlace),
+}
+
+/// Where in which file an entry is written, behind its head.
+struct LogPlace {
     file: Arc<File>,
     number: u64,
-    length: u64,
+    at: u64,
 }
 
 impl EntryLog {
@@ -94,16 +128,21 @@ impl EntryLog {
         let folder = logs_folder(file);
         create_private_folder(&folder)?;
         let lock = lock.to_owned();
+        let first_file = self.take_number();
         let mut new = OpenEntryLog {
+            first_file,
             folder,
             lock,
             seal,
             files: Vec::new(),
             unwritten: Vec::new(),
+            writes: 0,
             is_broken: false,
         };
-        new.begin_file(self.take_number())?;
+        new.begin_file(first_file)?;
+        let mut synced_writes = self.synced_writes.lock();
         *self.open.lock() = Some(new);
+        *synced_writes = 0;
         Ok(())
     }
 
@@ -114,20 +153,56 @@ impl EntryLog {
     /// Take an entry. The number of the file that it is in, or will be with what is
     /// written next; none if there is no log at the moment.
     pub(crate) fn append_entry(&self, entry: &JournalEntry, shown: Option<&str>) -> Option<u64> {
+        let mut bytes = vec![0; ENTRY_HEAD_BYTES];
+        encode_entry(entry, shown, &mut bytes).ok()?;
+        let reserved = self.reserve_number()?;
+        let sealed = reserved.seal_entry(&mut bytes);
+        let done = sealed.and_then(|()| match self.place_entry(reserved.file, &bytes)? {
+            EntryPlacement::Taken => Some(()),
+            EntryPlacement::Reserved(place) => self.write_entry(&place, &bytes),
+        });
+        if done.is_none() {
+            self.settle([reserved.file].into_iter(), false);
+        }
+        done.map(|()| reserved.file)
+    }
+
+    fn reserve_number(&self) -> Option<EntryNumber> {
         let mut open = self.open.lock();
         let log = open.as_mut().filter(|log| !log.is_broken)?;
         if log.files.last().is_some_and(|file| file.length >= MAX_LOG_FILE_BYTES) {
             log.write_out().ok()?;
-            // Whoever waits for an entry to be synced syncs only the file that it is in.
-            log.files.last()?.file.sync_data().ok()?;
             log.begin_file(self.take_number()).ok()?;
         }
-        log.append_entry(entry, shown)?;
+        let file = log.files.last_mut()?;
+        let number = file.numbered;
+        file.numbered += 1;
+        file.unmoved += 1;
+        Some(EntryNumber { file: file.number, key: file.key.clone(), number })
+    }
+
+    /// Take a sealed entry, or say where it is to be written: a large one, or one whose file
+    /// is followed by another since.
+    fn place_entry(&self, file: u64, bytes: &[u8]) -> Option<EntryPlacement> {
+        let mut open = self.open.lock();
+        let log = open.as_mut().filter(|log| !log.is_broken)?;
+        let is_last = log.files.last().is_some_and(|last| last.number == file);
+        if !is_last || bytes.len() >= MAX_UNWRITTEN_BYTES {
+            log.write_out().ok()?;
+            return log.reserve_place(file, bytes).map(EntryPlacement::Reserved);
+        }
+        log.unwritten.extend_from_slice(bytes);
         if log.unwritten.len() >= MAX_UNWRITTEN_BYTES {
             // Where that fails, the log is broken, and nobody relies on it.
             let _ = log.write_out();
         }
-        log.files.last().map(|file| file.number)
+        Some(EntryPlacement::Taken)
+    }
+
+    fn write_entry(&self, place: &LogPlace, bytes: &[u8]) -> Option<()> {
+        let written = place.file.write_all_at(&bytes[ENTRY_HEAD_BYTES..], place.at);
+        self.open.lock().as_mut()?.count_write(place.number, &written);
+        written.ok()
     }
 
     /// Write what was taken: it survives this process from here on. None if there is no
@@ -136,26 +211,26 @@ impl EntryLog {
         let mut open = self.open.lock();
         let log = open.as_mut().filter(|log| !log.is_broken)?;
         log.write_out().ok()?;
-        let last = log.files.last()?;
-        Some(LogPosition { file: last.file.clone(), number: last.number, length: last.length })
+        Some(LogPosition { first_file: log.first_file, writes: log.writes })
     }
 
     /// Wait until what is written up to `position` survives a loss of power. Blocks.
-    pub(crate) fn sync_to(&self, position: &LogPosition) -> io::Result<()> {
-        let mut synced = self.synced.lock();
-        if *synced >= (position.number, position.length) {
-            return Ok(());
-        }
+    pub(crate) fn sync_to(&self, position: LogPosition) -> io::Result<()> {
+        let mut synced_writes = self.synced_writes.lock();
+        let (writes, files) = {
+            let open = self.open.lock();
+            let log = open.as_ref().filter(|log| log.first_file == position.first_file);
+            let log = log.ok_or_else(|| io::Error::other("the log was closed meanwhile"))?;
+            if *synced_writes >= position.writes {
+                return Ok(());
+            }
+            let unsynced = log.files.iter().filter(|file| file.last_write > *synced_writes);
+            (log.writes, unsynced.map(|file| file.file.clone()).collect::<Vec<_>>())
+        };
+        files.iter().try_for_each(|file| file.sync_data())?;
         // Who waits for the lock meanwhile has written already, and need not sync again.
-        let written = self.written_up_to(position.number).unwrap_or(position.length);
-        position.file.sync_data()?;
-        *synced = (position.number, written);
+        *synced_writes = writes;
         Ok(())
-    }
-
-    fn written_up_to(&self, number: u64) -> Option<u64> {
-        let open = self.open.lock();
-        open.as_ref()?.files.iter().find(|file| file.number == number).map(|file| file.length)
     }
 
     /// Entries are in the database now: those of the files with these numbers. With
@@ -193,6 +268,7 @@ impl OpenEntryLog {
         magic.copy_from_slice(LOG_MAGIC);
         getrandom::fill(salt).map_err(io::Error::other)?;
         let key = self.seal.log_key(salt).ok_or_else(|| io::Error::other("no key"))?;
+        let key = Arc::new(key);
         let written = file.write_all_at(&header, 0);
         let written = written.and_then(|()| File::open(&self.folder)?.sync_all());
         if let Err(error) = written {
@@ -200,32 +276,29 @@ impl OpenEntryLog {
             return Err(error);
         }
         let file = Arc::new(file);
-        let length = LOG_HEADER_BYTES;
-        self.files.push(EntryLogFile { number, path, file, key, appended: 0, unmoved: 0, length });
+        self.files.push(EntryLogFile {
+            number,
+            path,
+            file,
+            key,
+            numbered: 0,
+            unmoved: 0,
+            length: LOG_HEADER_BYTES,
+            last_write: 0,
+        });
         Ok(())
     }
 
-    fn append_entry(&mut self, entry: &JournalEntry, shown: Option<&str>) -> Option<()> {
-        let file = self.files.last_mut()?;
-        let start = self.unwritten.len();
-        self.unwritten.extend_from_slice(&[0; ENTRY_LENGTH_BYTES]);
-        let sealed = encode_entry(entry, shown, &mut self.unwritten).ok().and_then(|()| {
-            let plain = &mut self.unwritten[start + ENTRY_LENGTH_BYTES..];
-            let tag = file
-                .key
-                .seal_in_place_separate_tag(entry_nonce(file.appended), Aad::empty(), plain)
-                .ok()?;
-            self.unwritten.extend_from_slice(tag.as_ref());
-            u32::try_from(self.unwritten.len() - start - ENTRY_LENGTH_BYTES).ok()
-        });
-        let Some(length) = sealed else {
-            self.unwritten.truncate(start);
-            return None;
-        };
-        self.unwritten[start..start + ENTRY_LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-        file.appended += 1;
-        file.unmoved += 1;
-        Some(())
+    /// A place for a sealed entry that is written by itself. Its head is there already, so
+    /// that whoever reads finds what comes behind it.
+    fn reserve_place(&mut self, number: u64, bytes: &[u8]) -> Option<LogPlace> {
+        let file = self.files.iter_mut().find(|file| file.number == number)?;
+        let at = file.length + ENTRY_HEAD_BYTES as u64;
+        let place = LogPlace { file: file.file.clone(), number, at };
+        let written = write_to_log(file, &bytes[..ENTRY_HEAD_BYTES]);
+        file.length += bytes.len() as u64;
+        self.count_write(number, &written);
+        written.ok().map(|()| place)
     }
 
     fn write_out(&mut self) -> io::Result<()> {
@@ -233,20 +306,22 @@ impl OpenEntryLog {
             return Ok(());
         }
         let Some(file) = self.files.last_mut() else { return Ok(()) };
-        #[cfg(test)]
-        crate::tests::limit_log(&file.path)?;
-        match file.file.write_all_at(&self.unwritten, file.length) {
-            Ok(()) => {
-                file.length += self.unwritten.len() as u64;
-                self.unwritten.clear();
-                Ok(())
-            }
-            Err(error) => {
-                // Half of an entry is the end of the file to whoever reads it.
-                self.is_broken = true;
-                self.unwritten.clear();
-                Err(error)
-            }
+        let written = write_to_log(file, &self.unwritten);
+        if written.is_ok() {
+            file.length += self.unwritten.len() as u64;
+        }
+        self.unwritten.clear();
+        let number = file.number;
+        self.count_write(number, &written);
+        written
+    }
+
+    /// Something was written to a file, or could not be.
+    fn count_write(&mut self, number: u64, written: &io::Result<()>) {
+        self.writes += 1;
+        self.is_broken |= written.is_err();
+        if let Some(file) = self.files.iter_mut().find(|file| file.number == number) {
+            file.last_write = self.writes;
         }
     }
 
@@ -273,6 +348,28 @@ impl OpenEntryLog {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+impl EntryNumber {
+    /// Seal an encoded entry that has room for its head in front.
+    fn seal_entry(&self, bytes: &mut Vec<u8>) -> Option<()> {
+        let (head, plain) = bytes.split_at_mut(ENTRY_HEAD_BYTES);
+        let nonce = entry_nonce(self.number);
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::empty(), plain).ok()?;
+        let length = ENTRY_NUMBER_BYTES + plain.len() + tag.as_ref().len();
+        let (length_bytes, number_bytes) = head.split_at_mut(ENTRY_LENGTH_BYTES);
+        length_bytes.copy_from_slice(&u32::try_from(length).ok()?.to_le_bytes());
+        number_bytes.copy_from_slice(&self.number.to_le_bytes());
+        bytes.extend_from_slice(tag.as_ref());
+        Some(())
+    }
+}
+
+/// Write behind all that is in the file.
+fn write_to_log(file: &EntryLogFile, bytes: &[u8]) -> io::Result<()> {
+    #[cfg(test)]
+    crate::tests::limit_log(&file.path)?;
+    file.file.write_all_at(bytes, file.length)
 }
 
 fn entry_nonce(number: u64) -> Nonce {
@@ -336,14 +433,17 @@ pub(crate) fn recover_left_logs(
         // Should this fail, the same is written once more by the next.
         if has_unknown {
             let kept = log.path.with_extension(format!("{}.unread", log.number));
-            tracing::warn!("{} has entries of a newer Moonlark: kept", kept.display());
+            tracing::warn!("{} has entries of another version of Moonlark: kept", kept.display());
             let _ = std::fs::rename(&log.path, kept);
         } else {
             let _ = std::fs::remove_file(&log.path);
         }
     }
     if recovered > 0 {
-        tracing::info!("{recovered} entries of a process that was killed are in the journal now");
+        tracing::info!(
+            target: "journal",
+            "{recovered} entries of a process that was killed are in the journal now"
+        );
     }
     Ok(())
 }
@@ -376,7 +476,7 @@ pub(crate) struct LogContent {
     pub(crate) has_unknown: bool,
 }
 
-/// The entries of a log, up to where it is damaged or ends in the middle of one.
+/// The entries of a log that are whole.
 pub(crate) fn read_log(bytes: &[u8], seal: &JournalSeal) -> LogContent {
     let mut content = LogContent::default();
     let begin = || {
@@ -384,23 +484,28 @@ pub(crate) fn read_log(bytes: &[u8], seal: &JournalSeal) -> LogContent {
         let (salt, rest) = rest.split_at_checked(LOG_SALT_BYTES)?;
         (magic == LOG_MAGIC).then_some((seal.log_key(salt)?, rest))
     };
-    let Some((key, mut rest)) = begin() else { return content };
-    let mut next_plain = |number: u64| {
+    let Some((key, mut rest)) = begin() else {
+        content.has_unknown = bytes.starts_with(ANY_LOG_MAGIC) && !bytes.starts_with(LOG_MAGIC);
+        return content;
+    };
+    let mut next_sealed = || {
         let (length, after) = rest.split_first_chunk::<ENTRY_LENGTH_BYTES>()?;
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-        let (sealed, after) = after.split_at_checked(length)?;
+        let (entry, after) = after.split_at_checked(length)?;
         rest = after;
-        let mut sealed = sealed.to_vec();
-        let length = key.open_in_place(entry_nonce(number), Aad::empty(), &mut sealed).ok()?.len();
-        sealed.truncate(length);
-        Some(sealed)
+        let (number, sealed) = entry.split_first_chunk::<ENTRY_NUMBER_BYTES>()?;
+        Some((u64::from_le_bytes(*number), sealed))
     };
-    while let Some(plain) = next_plain(content.entries.len() as u64) {
-        let Some(entry) = decode_entry(&plain) else {
-            content.has_unknown = true;
-            break;
+    while let Some((number, sealed)) = next_sealed() {
+        let mut sealed = sealed.to_vec();
+        // The process was killed while it wrote this one, and others behind it.
+        let Ok(plain) = key.open_in_place(entry_nonce(number), Aad::empty(), &mut sealed) else {
+            continue;
         };
-        content.entries.push(entry);
+        match decode_entry(plain) {
+            Some(entry) => content.entries.push(entry),
+            None => content.has_unknown = true,
+        }
     }
     content
 }
@@ -411,3 +516,6 @@ fn unreadable_log_problem(path: &Path, error: &io::Error) -> Problem {
         .with_retryable(false)
         .with_hint("check that this user may read and write it")
 }
+
+#[cfg(test)]
+mod tests;

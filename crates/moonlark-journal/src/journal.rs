@@ -174,7 +174,7 @@ impl JournalRecorder for Journal {
                 return Box::pin(std::future::ready(Ok(())));
             }
             let shared = self.shared.clone();
-            let syncing = tokio::task::spawn_blocking(move || shared.log.sync_to(&position));
+            let syncing = tokio::task::spawn_blocking(move || shared.log.sync_to(position));
             return Box::pin(async move {
                 let synced = syncing.await.unwrap_or_else(|error| Err(error.into()));
                 synced.map_err(|error| unsynced_log_problem(&error))

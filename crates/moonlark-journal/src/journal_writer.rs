@@ -173,7 +173,7 @@ impl JournalWriter {
             }
         } else if std::mem::take(&mut self.has_unsynced)
             && let Some(position) = self.shared.log.write_out()
-            && let Err(error) = self.shared.log.sync_to(&position)
+            && let Err(error) = self.shared.log.sync_to(position)
         {
             tracing::warn!("the log of {} is not synced: {error}", settings.file.display());
         }

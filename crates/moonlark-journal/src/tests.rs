@@ -91,7 +91,7 @@ pub(crate) fn run_began(script: &str) -> RunBegan {
     }
 }
 
-fn call_began(run: Option<RecordId>, place: Option<&str>, args: Value) -> CallBegan {
+pub(crate) fn call_began(run: Option<RecordId>, place: Option<&str>, args: Value) -> CallBegan {
     CallBegan {
         call: RecordId::new(),
         parent: None,
@@ -116,7 +116,7 @@ fn call_ended(call: RecordId, order: u64, answer: Result<ToolAnswer, Problem>) -
 }
 
 /// Of the precision that is kept.
-fn trimmed(time: SystemTime) -> SystemTime {
+pub(crate) fn trimmed(time: SystemTime) -> SystemTime {
     let micros = time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros();
     SystemTime::UNIX_EPOCH + Duration::from_micros(micros as u64)
 }

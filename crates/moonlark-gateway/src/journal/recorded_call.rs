@@ -53,14 +53,22 @@ where
     }
     let began = CallBegan { place, args: args.clone(), ..new_call_began(call, tool, id) };
     let began = JournalEntry::CallBegan(began);
+    let secrets = redaction_scopes(call, tool);
+    let since = Instant::now();
+    let mut open =
+        RecordedCall { recorder, call, id, secrets, since, step, made: false, ended: false };
     if step.is_some() && is_effectful(tool.effects) {
-        recorder.record_durably(began).await?;
+        if let Err(problem) = recorder.record_durably(began).await {
+            // It may be on record all the same, and was not made. A script that goes on
+            // must be refused again when it is resumed.
+            let refused = Err(problem);
+            open.end_with_result(&refused);
+            return refused;
+        }
     } else {
         recorder.record_entry(began);
     }
-    let secrets = redaction_scopes(call, tool);
-    let since = Instant::now();
-    let mut open = RecordedCall { recorder, call, id, secrets, since, step, ended: false };
+    (open.since, open.made) = (Instant::now(), true);
     let mut result = body(args).await;
     if is_kept_exactly
         && let Err(problem) =
@@ -150,7 +158,7 @@ fn redaction_scopes(call: &Call, tool: &Tool) -> RedactionScopes {
     RedactionScopes([tool.scope.clone(), call.caller_scope().clone()])
 }
 
-/// A call that is on record; one that is dropped was cancelled.
+/// A call that is on record, or is being put there; one that is dropped was cancelled.
 struct RecordedCall<'a> {
     recorder: &'a Arc<dyn JournalRecorder>,
     call: &'a Call,
@@ -158,6 +166,8 @@ struct RecordedCall<'a> {
     secrets: RedactionScopes,
     since: Instant,
     step: Option<&'a StepGuard>,
+    /// Whether its body was begun.
+    made: bool,
     ended: bool,
 }
 
@@ -194,7 +204,8 @@ impl RecordedCall<'_> {
 impl Drop for RecordedCall<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.record_end(CallOutcome::Cancelled, None, None);
+            let outcome = if self.made { CallOutcome::Cancelled } else { CallOutcome::Withdrawn };
+            self.record_end(outcome, None, None);
         }
     }
 }

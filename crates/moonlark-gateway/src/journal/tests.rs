@@ -23,6 +23,10 @@ use moonlark_core::{Catalog, Tool, Value};
 struct Notes {
     kept: Mutex<Vec<(JournalEntry, bool)>>,
     broken: bool,
+    /// What is taken is kept, and whether it will survive is never said.
+    stalled: bool,
+    /// The same, and it will not: the disk has failed since.
+    unsynced: bool,
     /// Bytes of arguments, and of an answer, that a call may put on record.
     limit: Option<usize>,
 }
@@ -67,7 +71,11 @@ impl JournalRecorder for Notes {
             return Box::pin(std::future::ready(Err(problem)));
         }
         self.kept.lock().push((entry, true));
-        Box::pin(std::future::ready(Ok(())))
+        if self.stalled {
+            return Box::pin(std::future::pending());
+        }
+        let failed = Err(Problem::unavailable("the disk has failed"));
+        Box::pin(std::future::ready(if self.unsynced { failed } else { Ok(()) }))
     }
 
     fn take_over_run(&self, _: RecordId) -> BoxFuture<Result<RunRecord>> {
@@ -190,6 +198,23 @@ async fn what_cannot_be_put_on_record_first_is_not_called() {
     world.gateway.call(&world.script("0"), "read", id(1)).await.unwrap();
     world.gateway.call(&world.root(), "write", id(2)).await.unwrap();
     assert_eq!(*world.made.lock(), [id(1), id(2)]);
+}
+
+#[tokio::test]
+async fn a_call_that_is_on_record_and_not_made_does_not_look_as_if_it_may_have_happened() {
+    let world = World::with_notes(Notes { unsynced: true, ..Notes::default() });
+    let problem = world.gateway.call(&world.script("0"), "write", id(1)).await.unwrap_err();
+    assert_eq!(world.entries(), [("write".into(), true), ("unavailable".into(), false)]);
+    assert_eq!(world.ended().answer, Some(Err(problem)), "it is the same when it is resumed");
+    assert!(world.ended().order.is_some());
+
+    let world = World::with_notes(Notes { stalled: true, ..Notes::default() });
+    let script = world.script("0");
+    assert!(
+        futures::FutureExt::now_or_never(world.gateway.call(&script, "write", id(1))).is_none()
+    );
+    assert_eq!(world.entries(), [("write".into(), true), ("withdrawn".into(), false)]);
+    assert_eq!((world.ended().answer, world.made.lock().len()), (None, 0));
 }
 
 #[tokio::test]

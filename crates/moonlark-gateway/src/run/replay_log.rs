@@ -65,7 +65,9 @@ pub(super) enum ReplayLookup {
 
 impl ReplayLog {
     pub(super) fn from_record(record: &RunRecord, decided: LostCallDecisions) -> ReplayLog {
-        let by_place = record.calls.iter().filter_map(|call| {
+        // What was withdrawn did not happen, and hides nothing that was before it.
+        let made = record.calls.iter().filter(|call| !is_withdrawn(call));
+        let by_place = made.filter_map(|call| {
             let place: Arc<str> = call.began.place.as_deref()?.into();
             Some((place, call.clone()))
         });
@@ -178,6 +180,11 @@ pub(super) fn diverged_problem(message: String) -> Problem {
 /// Whether the answer is one that somebody gave.
 fn is_assumed(call: &CallRecord) -> bool {
     call.ended.as_ref().is_some_and(|ended| ended.outcome == CallOutcome::Assumed)
+}
+
+/// Whether a call went on record and was not made.
+fn is_withdrawn(call: &CallRecord) -> bool {
+    call.ended.as_ref().is_some_and(|ended| ended.outcome == CallOutcome::Withdrawn)
 }
 
 /// Whether a call was begun, never answered, and may have happened.

@@ -57,7 +57,7 @@ fn killed_with(place: &Place, entries: &[JournalEntry]) -> (JournalSeal, Vec<u8>
     for entry in entries {
         assert!(log.append_entry(entry, shown_text(entry).as_deref()).is_some());
     }
-    log.sync_to(&log.write_out().unwrap()).unwrap();
+    log.sync_to(log.write_out().unwrap()).unwrap();
     let bytes = std::fs::read(log_files(place).pop().unwrap()).unwrap();
     // Without closing it: that would be an end.
     std::mem::forget(log);
@@ -104,13 +104,14 @@ fn a_log_that_ends_anywhere_is_good_up_to_its_last_whole_entry() {
         whole = read.len();
     }
     assert_eq!(whole, entries.len());
-    // A write that was torn, or a disk that lies.
+    // A write that was torn, or a disk that lies: what is whole behind it is good.
     for at in 0..bytes.len() {
         let mut torn = bytes.clone();
         torn[at] ^= 1;
         let read = decoded(&torn, &seal);
         assert!(read.len() < entries.len(), "changed at {at}");
-        assert_eq!(read, entries[..read.len()], "changed at {at}");
+        let mut others = entries.iter();
+        assert!(read.iter().all(|read| others.any(|other| other == read)), "changed at {at}");
     }
 }
 

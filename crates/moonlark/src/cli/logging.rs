@@ -64,10 +64,12 @@ fn build_filter(global: &GlobalArgs, command: &CliCommand, configured: Option<&s
     // Every other command says itself what is wrong with a source, once.
     let upstream = if serves || verbose { level } else { "off" };
     let access = if matches!(command, CliCommand::Serve(_)) || verbose { level } else { "off" };
+    // What a process that was killed has left is news to whoever runs a server.
+    let journal = if serves || verbose { level } else { "warn" };
     // Libraries only speak when asked to. To the MCP library a client that hangs
     // up is an error.
     let default = format!(
-        "warn,rmcp::service=off,moonlark={level},script={script},access={access},call={level},http={level},upstream={upstream},telemetry={level}"
+        "warn,rmcp::service=off,moonlark={level},script={script},access={access},call={level},http={level},upstream={upstream},journal={journal},telemetry={level}"
     );
     let list = configured.filter(|level| !LOG_LEVELS.contains(level));
     let list = list.filter(|_| !global.quiet && global.verbose == 0);

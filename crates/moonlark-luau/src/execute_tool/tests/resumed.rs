@@ -1,7 +1,10 @@
 //! Runs that are gone on with, rule by rule.
 
+use std::time::Duration;
+
 use moonlark_core::ProblemCode;
-use moonlark_gateway::journal::JournalEntry;
+use moonlark_gateway::CallOutcome;
+use moonlark_gateway::journal::{CallEnded, JournalEntry, caller_key};
 use serde_json::json;
 
 use super::shop::Shop;
@@ -118,6 +121,28 @@ async fn a_call_without_an_answer_may_have_happened_and_somebody_has_to_say() {
     let made = Shop::new(&engine(), &assumed.journal.entries(), 1);
     assert_eq!(made.resume(Some("retry")).await.unwrap(), whole);
     assert_eq!(made.done().len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_that_was_withdrawn_before_it_was_made_is_made_when_it_is_resumed() {
+    let first = Shop::new(&engine(), &[], 1);
+    let whole = first.run(TWO).await.unwrap();
+    let entries = first.journal.entries();
+    let mut entries = cut(&entries, |it| begins(it, "shop.put", "2"));
+    let Some(JournalEntry::CallBegan(began)) = entries.last() else { unreachable!() };
+    let withdrawn = JournalEntry::CallEnded(CallEnded {
+        call: began.call,
+        caller: caller_key(&began.caller),
+        took: Duration::ZERO,
+        outcome: CallOutcome::Withdrawn,
+        message: None,
+        answer: None,
+        order: None,
+    });
+    entries.push(withdrawn);
+    let second = Shop::new(&engine(), &entries, 1);
+    assert_eq!(second.resume(None).await.unwrap(), whole);
+    assert_eq!(second.done().len(), 1);
 }
 
 #[tokio::test]

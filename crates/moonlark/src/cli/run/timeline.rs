@@ -63,7 +63,9 @@ pub(crate) fn draw_timeline(steps: &[TimelineCall], took: Duration) -> Vec<Style
         let bar = draw_bar(step, first, whole);
         let style = match step.outcome {
             CallOutcome::Ok => TextStyle::Green,
-            CallOutcome::Cancelled | CallOutcome::Running => TextStyle::Yellow,
+            CallOutcome::Cancelled | CallOutcome::Withdrawn | CallOutcome::Running => {
+                TextStyle::Yellow
+            }
             CallOutcome::Failed(_) | CallOutcome::Assumed => TextStyle::Red,
         };
         let took = step.took.map(format_duration).unwrap_or_default();
@@ -78,7 +80,8 @@ pub(crate) fn draw_timeline(steps: &[TimelineCall], took: Duration) -> Vec<Style
         lines.push(line.with_part(TextStyle::Plain, after.trim_end()));
     }
     if steps.len() > MAX_TIMELINE_CALLS {
-        lines.push(format!("  … and {} more", steps.len() - MAX_TIMELINE_CALLS).into());
+        let more = steps.len() - MAX_TIMELINE_CALLS;
+        lines.push(format!("  … and {more} more: --json has all").into());
     }
     lines
 }
@@ -153,7 +156,7 @@ mod tests {
         let many: Vec<TimelineCall> = (0..50).map(|at| step("a", at, 0, "ok")).collect();
         let drawn = draw_timeline(&many, Duration::from_millis(50));
         assert_eq!(drawn.len(), 42);
-        assert_eq!(drawn[41].to_plain_text(), "  … and 10 more");
+        assert_eq!(drawn[41].to_plain_text(), "  … and 10 more: --json has all");
     }
 
     #[test]

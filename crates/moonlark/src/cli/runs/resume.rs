@@ -6,7 +6,7 @@ use moonlark_core::record_id::RecordId;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, Value};
 use moonlark_gateway::Gateway;
-use moonlark_journal::RunView;
+use moonlark_journal::{RunSummary, RunView};
 use serde::{Deserialize, Serialize};
 
 use super::super::run::script_execution::answer_metadata;
@@ -68,11 +68,15 @@ impl RunsResumeArgs {
             args.insert("again".to_owned(), Value::Bool(true));
         }
         self.warn_of_missing_answers(&before);
+        let asked = RecordId::new();
         let answer = resume_run(&project.gateway, args).await;
         project.flush_journal().await?;
         // What is on record says all there is to say, whether it ended or not. A plan
         // is carried out by a run of its own.
         let run = reader.show_run(answered_run_id(&answer).unwrap_or(id))?;
+        if let Some(note) = nothing_done_note(&before, &run.line, asked) {
+            eprint_line(note);
+        }
         if global.json {
             print_json(&run.to_json())
         } else {
@@ -151,6 +155,24 @@ impl RunsResumeArgs {
             }
         }
     }
+}
+
+/// What is said where all is as it was `asked` about: a run that ended by itself is only
+/// shown, and a plan is carried out once.
+fn nothing_done_note(before: &RunView, shown: &RunSummary, asked: RecordId) -> Option<String> {
+    let (id, by) = (before.line.id, shown.id);
+    if !before.line.plan {
+        return before.answer.is_some().then(|| {
+            format!(
+                "run {id} had ended by itself: nothing was done, and this is how it ended; `moonlark run` runs its script anew"
+            )
+        });
+    }
+    (by != id && by < asked).then(|| {
+        format!(
+            "run {by} has carried out the plan before, and is shown: nothing of it was done twice; --again carries the plan out another time"
+        )
+    })
 }
 
 async fn resume_run(gateway: &Gateway, args: Object) -> Result<ToolAnswer> {

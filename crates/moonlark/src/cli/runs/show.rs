@@ -10,7 +10,7 @@ use moonlark_journal::{AwaitedApprovalState, CallView, RecordedState, RunSummary
 
 use super::super::problem_lines::error_lines;
 use super::super::run::timeline::{self, TimelineCall};
-use super::super::{StyledText, pretty_json, print_line};
+use super::super::{StyledText, format_count, pretty_json, print_line};
 use super::{run_lines, run_status};
 
 /// Lines of the script that are shown.
@@ -31,8 +31,9 @@ pub(super) fn print_run(run: &RunView) {
     for (index, text) in line.script.lines().take(MAX_SCRIPT_LINES).enumerate() {
         print_line(format!("{:>4} | {text}", index + 1).trim_end());
     }
-    if line.script.lines().count() > MAX_SCRIPT_LINES {
-        print_line("     …");
+    let more = line.script.lines().count().saturating_sub(MAX_SCRIPT_LINES);
+    if more > 0 {
+        print_line(format!("     … and {}: --json has all", format_count(more, "more line")));
     }
     let drawn = timeline_lines(run);
     if !drawn.is_empty() {
@@ -168,15 +169,16 @@ pub(super) fn assumed_calls(run: &RunView) -> impl Iterator<Item = &CallView> {
     last_calls(run).filter(|call| call.outcome.as_deref() == Some("assumed"))
 }
 
-/// The last call at each place of the script.
+/// The last call at each place of the script, of those that were made.
 fn last_calls(run: &RunView) -> impl Iterator<Item = &CallView> {
-    let later = |at: usize, place: &Option<String>| {
-        run.calls[at + 1..].iter().any(|call| call.place == *place)
+    let is_made = |call: &&CallView| {
+        call.place.is_some() && call.outcome.as_deref() != Some(CallOutcome::Withdrawn.as_str())
+    };
+    let later = move |at: usize, place: &Option<String>| {
+        run.calls[at + 1..].iter().filter(is_made).any(|call| call.place == *place)
     };
     let calls = run.calls.iter().enumerate();
-    calls
-        .filter(move |(at, call)| call.place.is_some() && !later(*at, &call.place))
-        .map(|(_, call)| call)
+    calls.filter(move |(at, call)| is_made(call) && !later(*at, &call.place)).map(|(_, call)| call)
 }
 
 fn timeline_lines(run: &RunView) -> Vec<String> {
