@@ -7,6 +7,7 @@
 
 mod entry_fields;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value as Json};
@@ -17,7 +18,7 @@ use super::server_entry::is_moonlark_entry;
 use entry_fields::{EntryFields, ImportedServerKind};
 
 /// One server as our configuration would have it.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct ImportedServer {
     pub command: Option<String>,
     pub args: Vec<String>,
@@ -38,6 +39,20 @@ pub struct ImportedServer {
     pub exclude: Vec<String>,
     /// What was not taken over, for people.
     pub notes: Vec<String>,
+}
+
+/// Without values that may be secret: of variables and headers, in arguments and addresses.
+impl fmt::Debug for ImportedServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |pairs: &[(String, String)]| -> Vec<String> {
+            pairs.iter().map(|(name, _)| name.clone()).collect()
+        };
+        f.debug_struct("ImportedServer")
+            .field("command", &self.command)
+            .field("env", &names(&self.env))
+            .field("headers", &names(&self.headers))
+            .finish_non_exhaustive()
+    }
 }
 
 /// An entry of a file: its name there, and the server or why there is none.

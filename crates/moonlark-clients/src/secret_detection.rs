@@ -276,6 +276,21 @@ mod tests {
         server
     }
 
+    #[test]
+    fn what_another_client_keeps_is_not_printed() {
+        let pair = |name: &str| vec![(name.to_owned(), "hunter22".to_owned())];
+        let server = ImportedServer {
+            url: Some("https://example.com?key=hunter22".to_owned()),
+            args: vec!["--token=hunter22".to_owned()],
+            env: pair("API_TOKEN"),
+            headers: pair("Authorization"),
+            ..ImportedServer::default()
+        };
+        let printed = format!("{server:?}");
+        assert!(printed.contains("API_TOKEN") && printed.contains("Authorization"), "{printed}");
+        assert!(!printed.contains("hunter22"), "{printed}");
+    }
+
     fn check(key: &str, value: &str, expected: &str) {
         let pair = |value: &str| vec![(key.to_owned(), value.to_owned())];
         let server = ImportedServer { env: pair(value), ..ImportedServer::default() };

@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::problem::{Problem, ProblemCode};
 use crate::record_id::RecordId;
+use crate::secret::SecretText;
 use crate::tool::{CallEffects, EffectKind};
 
 /// What is said first where arguments are not shown whole.
@@ -18,7 +19,7 @@ pub const ARGUMENTS_LEFT_OUT_NOTICE: &str = "some of the arguments are too long 
 pub struct ApprovalTicket {
     pub id: RecordId,
     /// Proves that its holder was told. Only for who made the call.
-    pub token: String,
+    pub token: SecretText,
     pub expires: SystemTime,
     pub tool: String,
     pub effects: CallEffects,
@@ -64,7 +65,7 @@ impl ApprovalTicket {
         json["effects"] = effects.into();
         json["how"] = self.next_step_text(with_token).into();
         if with_token {
-            json["token"] = self.token.as_str().into();
+            json["token"] = self.token.expose_secret().into();
         }
         if let Some(run) = self.run {
             json["run"] = run.to_string().into();
@@ -133,6 +134,25 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_token_is_handed_over_and_printed_nowhere_else() {
+        let ticket = ApprovalTicket {
+            id: RecordId::new(),
+            token: "apr_words".into(),
+            expires: SystemTime::UNIX_EPOCH,
+            tool: "remove".to_owned(),
+            effects: CallEffects::default(),
+            arguments: ShownArguments { text: "{}".to_owned(), left_out: false },
+            run: None,
+            at_command_line: false,
+            by_caller: true,
+        };
+        assert_eq!(ticket.to_json(true)["token"], "apr_words");
+        assert_eq!(ticket.to_json(false).get("token"), None);
+        let printed = format!("{ticket:?} {:?}", ticket.clone().into_problem());
+        assert!(printed.contains("remove") && !printed.contains("apr_words"), "{printed}");
+    }
 
     #[test]
     fn times_are_written_as_the_calendar_has_them() {

@@ -17,6 +17,7 @@ use crate::journal::RedactionScopes;
 use moonlark_core::approval_ticket::ApprovalTicket;
 use moonlark_core::problem::Result;
 use moonlark_core::record_id::RecordId;
+use moonlark_core::secret::SecretText;
 use moonlark_core::tool::{BoxFuture, CallEffects};
 use moonlark_core::value::Value;
 
@@ -67,7 +68,7 @@ pub struct ApprovalRequest {
     pub run: Option<RecordId>,
     pub place: Option<String>,
     /// What came with the call.
-    pub tokens: Vec<String>,
+    pub tokens: Vec<SecretText>,
     /// Whether a token must be for this very call; else others are ignored.
     pub strict: bool,
     pub secrets: RedactionScopes,
@@ -76,7 +77,7 @@ pub struct ApprovalRequest {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ApprovalStatus {
     /// It may be made, now, and once; by which of its tokens, if by one.
-    Granted { token: Option<String> },
+    Granted { token: Option<SecretText> },
     /// Somebody has to decide first.
     Waiting(ApprovalTicket),
 }
@@ -93,7 +94,33 @@ pub enum ApprovalDecider {
     /// The user of the client that made the call, which was asked.
     Caller(String),
     /// Whoever was told of the request, with the token as proof.
-    Holder { token: String, name: String },
+    Holder { token: SecretText, name: String },
     /// Somebody who may use the operator's tools.
     Operator(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_an_approval_has_no_token_in_it() {
+        let token = SecretText::new("apr_words");
+        let request = ApprovalRequest {
+            tool: "remove".to_owned(),
+            source: "files".to_owned(),
+            effects: CallEffects::default(),
+            args: Value::Null,
+            caller: Caller::new("rest"),
+            run: None,
+            place: None,
+            tokens: vec![token.clone()],
+            strict: true,
+            secrets: RedactionScopes::default(),
+        };
+        let granted = ApprovalStatus::Granted { token: Some(token.clone()) };
+        let holder = ApprovalDecider::Holder { token, name: "ci".to_owned() };
+        let printed = format!("{request:?} {granted:?} {holder:?}");
+        assert!(printed.contains("remove") && !printed.contains("apr_words"), "{printed}");
+    }
 }

@@ -28,6 +28,7 @@ use moonlark_core::grant::GrantSet;
 use moonlark_core::limits::{CallLimits, CallUsage, MAX_CALL_DEPTH};
 use moonlark_core::problem::{Problem, ProblemCode, Result};
 use moonlark_core::record_id::RecordId;
+use moonlark_core::secret::SecretText;
 use moonlark_core::tool::{CallScope, Tool};
 use moonlark_core::value::{Value, shorten_text};
 
@@ -92,7 +93,7 @@ struct CallRoot {
     /// What somebody has to decide before the call can be made.
     ticket: Mutex<Option<ApprovalTicket>>,
     /// Tokens of approvals that came with the call and are not used yet.
-    tokens: Mutex<Vec<String>>,
+    tokens: Mutex<Vec<SecretText>>,
 }
 
 impl Call {
@@ -454,15 +455,15 @@ impl Call {
     }
 
     /// With tokens of approvals that came with it.
-    pub fn present_approval_tokens(&self, tokens: Vec<String>) {
+    pub fn present_approval_tokens(&self, tokens: Vec<SecretText>) {
         *self.0.root.tokens.lock() = tokens;
     }
 
-    pub(crate) fn approval_tokens(&self) -> Vec<String> {
+    pub(crate) fn approval_tokens(&self) -> Vec<SecretText> {
         self.0.root.tokens.lock().clone()
     }
 
-    pub(crate) fn use_approval_token(&self, token: Option<String>) {
+    pub(crate) fn use_approval_token(&self, token: Option<SecretText>) {
         if let Some(token) = token {
             self.0.root.tokens.lock().retain(|other| *other != token);
         }

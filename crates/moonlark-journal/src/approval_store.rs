@@ -267,7 +267,7 @@ impl ApprovalStoreInner {
             let (word, name) = match by {
                 ApprovalDecider::Operator(name) => ("operator", name),
                 ApprovalDecider::Caller(name) => ("caller", name),
-                ApprovalDecider::Holder { token, name } if seal.approval_from_token(token) == Some(id) => {
+                ApprovalDecider::Holder { token, name } if seal.approval_from_token(token.expose_secret()) == Some(id) => {
                     ("caller", name)
                 }
                 ApprovalDecider::Holder { .. } => {
@@ -397,7 +397,7 @@ fn build_ticket(
 ) -> ApprovalTicket {
     ApprovalTicket {
         id: row.id,
-        token: seal.approval_token(row.id),
+        token: seal.approval_token(row.id).into(),
         expires: row.expires_at(),
         tool: row.tool.clone(),
         effects: row.effects,

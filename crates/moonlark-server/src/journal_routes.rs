@@ -7,6 +7,7 @@ use axum::extract::{Path, Query, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName};
 use moonlark_core::record_id::RecordId;
+use moonlark_core::secret::SecretText;
 use moonlark_core::{Problem, Result};
 use moonlark_gateway::Gateway;
 use moonlark_gateway::approval::{ApprovalDecider, ApprovalDecision, ApprovalLedger};
@@ -105,10 +106,10 @@ pub(crate) async fn decide_approval(
 }
 
 /// The tokens of approvals that came with a request.
-pub(crate) fn approval_tokens(headers: &HeaderMap) -> Vec<String> {
+pub(crate) fn approval_tokens(headers: &HeaderMap) -> Vec<SecretText> {
     let values = headers.get_all(APPROVAL_HEADER).iter().filter_map(|value| value.to_str().ok());
     let tokens = values.flat_map(|value| value.split(',')).map(str::trim);
-    tokens.filter(|token| !token.is_empty()).map(str::to_owned).collect()
+    tokens.filter(|token| !token.is_empty()).map(SecretText::from).collect()
 }
 
 /// Whether the server is up, and what is wrong with it all the same.

@@ -12,6 +12,7 @@ use futures::StreamExt;
 use http::{HeaderMap, HeaderValue, header};
 use moonlark_child::spawn_owned;
 use moonlark_core::limits::format_size;
+use moonlark_core::secret::SecretText;
 use moonlark_core::source_resources::SourceHealth;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::{Problem, ProblemCode, Result, Tool, Value};
@@ -217,7 +218,7 @@ async fn answer_call(
 struct RestCaller {
     caller: Caller,
     /// Of approvals.
-    tokens: Vec<String>,
+    tokens: Vec<SecretText>,
     trace: Option<TraceContext>,
 }
 

@@ -38,6 +38,8 @@ impl PartialEq for SecretText {
     }
 }
 
+impl Eq for SecretText {}
+
 impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[secret]")

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use moonlark_core::record_id::RecordId;
+use moonlark_core::secret::SecretText;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode, Result, Value};
 use moonlark_gateway::approval::{ApprovalRequest, ApprovalState, show_arguments};
@@ -28,10 +29,10 @@ pub(super) fn find_matching_request(
     seal: &JournalSeal,
     request: &ApprovalRequest,
     digest: &[u8],
-) -> Result<(Option<ApprovalRow>, Option<String>), JournalError> {
+) -> Result<(Option<ApprovalRow>, Option<SecretText>), JournalError> {
     let mut other = None;
     for token in &request.tokens {
-        let row = match seal.approval_from_token(token) {
+        let row = match seal.approval_from_token(token.expose_secret()) {
             Some(id) => find_approval(connection, id)?,
             None => None,
         };

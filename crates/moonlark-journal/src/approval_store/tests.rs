@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use moonlark_core::approval_ticket::ApprovalTicket;
 use moonlark_core::record_id::RecordId;
+use moonlark_core::secret::SecretText;
 use moonlark_core::tool::CallEffects;
 use moonlark_core::{ProblemCode, Value};
 use moonlark_gateway::Caller;
@@ -35,8 +36,8 @@ fn request(id: i64) -> ApprovalRequest {
     }
 }
 
-fn with_token(id: i64, token: &str) -> ApprovalRequest {
-    ApprovalRequest { tokens: vec![token.to_owned()], ..request(id) }
+fn with_token(id: i64, token: &SecretText) -> ApprovalRequest {
+    ApprovalRequest { tokens: vec![token.clone()], ..request(id) }
 }
 
 async fn waits(store: &ApprovalStore, request: ApprovalRequest) -> ApprovalTicket {
@@ -171,7 +172,7 @@ async fn only_who_may_decides_and_only_once() {
     let store_ = store(&folder, true, HOUR);
     let (one, two) = (waits(&store_, request(1)).await, waits(&store_, request(2)).await);
     let holder =
-        |token: &str| ApprovalDecider::Holder { token: token.to_owned(), name: "ci".into() };
+        |token: &SecretText| ApprovalDecider::Holder { token: token.clone(), name: "ci".into() };
     let wrong =
         store_.decide_now(one.id, ApprovalDecision::Approve, holder(&two.token)).unwrap_err();
     assert_eq!(wrong.code, ProblemCode::Forbidden);
@@ -242,7 +243,9 @@ async fn whoever_decides_sees_all_and_the_file_has_it_sealed() {
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         assert!(!bytes.windows(8).any(|part| part == b"hunter22"));
-        assert!(!bytes.windows(20).any(|part| part == &ticket.token.as_bytes()[..20]));
+        assert!(
+            !bytes.windows(20).any(|part| part == &ticket.token.expose_secret().as_bytes()[..20])
+        );
     }
 }
 
@@ -250,12 +253,12 @@ async fn whoever_decides_sees_all_and_the_file_has_it_sealed() {
 async fn what_is_not_shown_whole_is_decided_on_by_an_operator_only() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder, true, HOUR);
-    let long = |token: Option<&str>| ApprovalRequest {
+    let long = |token: Option<&SecretText>| ApprovalRequest {
         args: Value::from_fields([
             ("note", "n".repeat(6000).as_str().into()),
             ("to", "eve".into()),
         ]),
-        tokens: token.map(str::to_owned).into_iter().collect(),
+        tokens: token.cloned().into_iter().collect(),
         ..request(1)
     };
     let ticket = waits(&store, long(None)).await;

@@ -4,6 +4,7 @@
 //! The file is replaced whole. Whoever asks looks first whether it is still the
 //! one that was read, so a token that was removed is gone with the next request.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -50,9 +51,16 @@ pub struct StoredToken {
 }
 
 /// SHA-256 of a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TokenHash([u8; 32]);
+
+/// A weak token can be guessed from its hash.
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[hash]")
+    }
+}
 
 /// All tokens, as they were at one moment.
 #[derive(Default)]
@@ -314,6 +322,16 @@ mod tests {
             }
         });
         assert_eq!(file.list_tokens().unwrap().len(), 8);
+    }
+
+    #[test]
+    fn a_hash_is_not_printed() {
+        let settings = crate::auth::AuthSettings {
+            tokens: vec![("ci".to_owned(), TokenHash([171; 32]))],
+            ..Default::default()
+        };
+        let printed = format!("{settings:?}");
+        assert!(printed.contains(r#"("ci", [hash])"#), "{printed}");
     }
 
     #[test]
