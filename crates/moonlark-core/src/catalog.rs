@@ -20,6 +20,7 @@ use crate::value::{Value, shorten_text};
 
 pub use listed_names::{
     ListedNameChange, ListedNameReason, MAX_LISTED_NAME_CHARS, listed_name_variants,
+    unreadable_original,
 };
 use listed_names::{listed_names, listed_prefix, wanted_name};
 pub use tool_names::ToolNames;

@@ -16,6 +16,7 @@ pub mod grant;
 pub mod limits;
 pub mod module;
 pub mod nearest;
+pub mod original_name;
 pub mod portable_schema;
 pub mod problem;
 pub mod record_id;

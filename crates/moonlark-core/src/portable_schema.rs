@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::schema::place_references;
 pub use argument_keys::ArgumentKeys;
 use rewrite::SchemaRewriter;
 pub use sent_arguments::SentArguments;
@@ -76,6 +77,8 @@ fn rewrite_within_bounds(
     exact: &Map<String, Json>,
     direction: SchemaDirection,
 ) -> Option<Map<String, Json>> {
+    let placed = place_references(exact);
+    let exact = placed.as_ref().unwrap_or(exact);
     let max_bytes = MAX_SCHEMA_BYTES.max(written_bytes(exact));
     NESTING_LEVELS.into_iter().find_map(|levels| {
         SchemaRewriter::new(exact, direction, levels, max_bytes).rewrite_whole().ok()

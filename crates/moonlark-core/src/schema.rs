@@ -8,9 +8,13 @@ mod compiled;
 mod complexity;
 mod error_work;
 mod explanation;
+mod references;
+mod refused_nulls;
 mod step_budget;
 
 pub(crate) use explanation::json_type_name;
+pub(crate) use references::place_references;
+pub use references::{SchemaNode, find_referenced_json, referenced_name, resolve_reference};
 
 use std::sync::{Arc, OnceLock};
 
@@ -19,10 +23,14 @@ use serde_json::{Map, Value as Json, json};
 use self::absent_nulls::{remove_absent_nulls, without_nullable};
 use self::compiled::CompiledSchema;
 use self::explanation::MisfitExplainer;
+use self::refused_nulls::{find_refused_nulls, remove_fields};
 use self::step_budget::SchemaVerdict;
 use crate::problem::{Problem, Result};
 use crate::value::{MAX_VALUE_DEPTH, Object, Value, shorten_text};
 
+/// Searches for refused nulls in the same arguments: some are found only after others were
+/// removed.
+const MAX_NULL_SEARCHES: usize = 4;
 /// Keywords that judge an object as a whole.
 const WHOLE_OBJECT_KEYWORDS: [&str; 11] = [
     "required",
@@ -58,13 +66,12 @@ struct MadeSchema {
 impl Schema {
     /// Compile a JSON Schema of an object.
     pub fn compile(json: Map<String, Json>) -> Result<Schema> {
-        let whole = Json::Object(json);
+        let whole = Json::Object(with_placed_references(json));
         let compiled = CompiledSchema::compile(&whole, Some(jsonschema::Draft::Draft202012))
             .map_err(|why| Problem::bad_script(format!("the schema is not valid: {why}")))?;
         let defaults = SchemaDefaults::from_schema(&whole, 0)?;
-        let Json::Object(json) = whole else { unreachable!("built from a map above") };
         Ok(Schema::from_made(MadeSchema {
-            json: Arc::new(json),
+            json: Arc::new(into_fields(whole)),
             compiled: Some(compiled),
             defaults: Arc::new(defaults),
         }))
@@ -115,9 +122,9 @@ impl Schema {
         Schema::from_made(MadeSchema::description_only(json))
     }
 
-    /// The schema of somebody else's tool: checked as far as it can be, changed
-    /// in nothing. One that cannot be compiled only describes, and the Problem
-    /// says why.
+    /// The schema of somebody else's tool: checked as far as it can be, and the same but for
+    /// the spelling of references. One that cannot be compiled only describes, and the
+    /// Problem says why.
     pub fn from_foreign(json: Map<String, Json>) -> (Schema, Option<Problem>) {
         let (made, problem) = MadeSchema::from_foreign(json);
         (Schema::from_made(made), problem)
@@ -126,8 +133,7 @@ impl Schema {
     /// The schema of a tool without parameters.
     pub fn without_parameters() -> Schema {
         let json = json!({"type": "object", "properties": {}, "additionalProperties": false});
-        let Json::Object(json) = json else { unreachable!("an object literal") };
-        Schema::compile(json).unwrap_or_else(|_| Schema::description_only(Map::new()))
+        Schema::compile(into_fields(json)).unwrap_or_else(|_| Schema::description_only(Map::new()))
     }
 
     pub fn json(&self) -> &Arc<Map<String, Json>> {
@@ -155,8 +161,11 @@ impl Schema {
         remove_absent_nulls(&made.json, args);
         made.defaults.fill_value(args);
         let judged = without_nullable(&made.json, args);
-        self.find_violations(judged.as_ref().unwrap_or(args), "parameter")
-            .map_err(Problem::bad_request)
+        let Err(why) = self.find_violations(judged.as_ref().unwrap_or(args), "parameter") else {
+            return Ok(());
+        };
+        *args = made.without_refused_nulls(args).ok_or_else(|| Problem::bad_request(why))?;
+        Ok(())
     }
 
     /// What is wrong with `value`, in words; `noun` is what its fields are called.
@@ -206,34 +215,32 @@ pub fn property_names(schema: &Map<String, Json>) -> impl Iterator<Item = &str> 
     properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str))
 }
 
-/// What a reference such as `#/$defs/item` leads to in the schema `root`.
-pub(crate) fn resolve_reference<'a>(
-    root: &'a Map<String, Json>,
-    reference: &str,
-) -> Option<&'a Json> {
-    let pointer = reference.strip_prefix("#/")?;
-    let mut parts = pointer.split('/').map(|it| it.replace("~1", "/").replace("~0", "~"));
-    let first = root.get(&parts.next()?)?;
-    parts.try_fold(first, |json, part| match json {
-        Json::Array(items) => items.get(part.parse::<usize>().ok()?),
-        _ => json.get(&part),
-    })
+/// A JSON object as its fields.
+pub(crate) fn into_fields(json: Json) -> Map<String, Json> {
+    match json {
+        Json::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn with_placed_references(json: Map<String, Json>) -> Map<String, Json> {
+    place_references(&json).unwrap_or(json)
 }
 
 impl MadeSchema {
     fn description_only(json: Map<String, Json>) -> MadeSchema {
-        MadeSchema { json: Arc::new(json), compiled: None, defaults: Arc::default() }
+        let json = Arc::new(with_placed_references(json));
+        MadeSchema { json, compiled: None, defaults: Arc::default() }
     }
 
     fn from_foreign(json: Map<String, Json>) -> (MadeSchema, Option<Problem>) {
-        let whole = Json::Object(json);
+        let whole = Json::Object(with_placed_references(json));
         // The draft is whichever it names.
         let compiled = if nests_deeper_than(&whole, MAX_VALUE_DEPTH) {
             Err(format!("it nests deeper than {MAX_VALUE_DEPTH} levels"))
         } else {
             CompiledSchema::compile(&whole, None)
         };
-        let Json::Object(json) = whole else { unreachable!("built from a map above") };
         let (compiled, problem) = match compiled {
             Ok(compiled) => (Some(compiled), None),
             Err(why) => {
@@ -241,7 +248,26 @@ impl MadeSchema {
                 (None, Some(Problem::bad_script(message)))
             }
         };
-        (MadeSchema { json: Arc::new(json), compiled, defaults: Arc::default() }, problem)
+        let json = Arc::new(into_fields(whole));
+        (MadeSchema { json, compiled, defaults: Arc::default() }, problem)
+    }
+
+    /// The arguments without the nulls that their schemas refuse, if they fit then.
+    fn without_refused_nulls(&self, args: &Value) -> Option<Value> {
+        let compiled = self.compiled.as_ref()?;
+        let mut rest = args.clone();
+        for _ in 0..MAX_NULL_SEARCHES {
+            let judged = without_nullable(&self.json, &rest);
+            let json = judged.as_ref().unwrap_or(&rest).to_json_lossy();
+            remove_fields(&mut rest, &find_refused_nulls(&self.json, compiled, &json)?);
+            self.defaults.fill_value(&mut rest);
+            let judged = without_nullable(&self.json, &rest);
+            let json = judged.as_ref().unwrap_or(&rest).to_json_lossy();
+            if compiled.check_value(&json) == SchemaVerdict::Fits {
+                return Some(rest);
+            }
+        }
+        None
     }
 }
 

@@ -48,6 +48,14 @@ pub struct SdkFunction {
 /// Tools with the names that their source has for them.
 type NamedTools = Vec<(String, Arc<Tool>)>;
 
+impl SdkFunction {
+    /// Its name at the source, where the identifier has lost letters of it.
+    pub fn unreadable_original(&self) -> Option<&str> {
+        let is_readable = self.original.is_ascii() && to_identifier(&self.original) == self.name;
+        (!is_readable).then_some(self.original.as_str())
+    }
+}
+
 impl Sdk {
     /// The sources and functions of `tools`, each under a name of its own.
     pub fn new(tools: &[Arc<Tool>]) -> Sdk {

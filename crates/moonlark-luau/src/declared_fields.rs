@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use crate::result_flow::ResultStep;
+use moonlark_core::schema::resolve_reference;
 
 /// Parts of a schema that are looked at for one field.
 const MAX_SCHEMA_PARTS: usize = 200;
@@ -163,13 +164,7 @@ pub(crate) fn find_schema_reference<'s>(
     root: &'s Map<String, Json>,
     reference: &str,
 ) -> Option<&'s Map<String, Json>> {
-    if reference == "#" {
-        return Some(root);
-    }
-    let pointer = reference.strip_prefix("#/")?;
-    let (first, rest) = pointer.find('/').map_or((pointer, ""), |at| pointer.split_at(at));
-    let first = first.replace("~1", "/").replace("~0", "~");
-    root.get(&first)?.pointer(rest)?.as_object()
+    resolve_reference(root, reference)?.fields()
 }
 
 #[cfg(test)]

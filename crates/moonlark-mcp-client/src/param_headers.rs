@@ -46,6 +46,13 @@ pub(crate) fn collect_param_headers(schema: &Value, arguments: &Object) -> Vec<(
     found
 }
 
+/// Whether there is a property that becomes a header.
+pub(crate) fn has_marks(schema: &Value) -> bool {
+    let mut found = false;
+    visit_marked_properties(schema, &mut Vec::new(), &mut |_, _| found = true);
+    found
+}
+
 /// What is wrong with the marks in a tool's schema.
 pub(crate) fn check_marks(schema: &Value) -> Result<(), String> {
     if schema.get(PARAM_HEADER_KEYWORD).is_some() {
@@ -177,6 +184,10 @@ mod tests {
             ]
         );
         assert_eq!(collect_param_headers(&value("true"), &Object::new()), []);
+        assert!(has_marks(&schema));
+        let nested = r#"{"properties":{"deep":{"properties":{"flag":{"x-mcp-header":"Flag"}}}}}"#;
+        assert!(has_marks(&value(nested)));
+        assert!(!has_marks(&value(r#"{"properties":{"x-mcp-header":{"type":"string"}}}"#)));
     }
 
     #[test]

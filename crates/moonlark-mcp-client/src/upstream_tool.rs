@@ -63,7 +63,7 @@ pub(crate) fn build_tool(
         Value::from_json(Json::Object(input_json.clone())).unwrap_or_default()
     };
     let (schema, problem) = Schema::from_foreign(input_json);
-    let headers = has_param_headers(&input).then_some(input);
+    let headers = param_headers::has_marks(&input).then_some(input);
     definition.insert("inputSchema".to_owned(), shown_input);
     let output = match definition.swap_remove("outputSchema") {
         Some(output @ Value::Object(_)) => {
@@ -290,12 +290,6 @@ fn accepts_object(schema: &Object) -> bool {
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str() == Some("object")),
         _ => true,
     }
-}
-
-/// Whether some arguments travel in HTTP headers too.
-fn has_param_headers(schema: &Value) -> bool {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    properties.into_iter().flatten().any(|(_, property)| property.get("x-mcp-header").is_some())
 }
 
 fn schema_to_json(schema: &Value) -> Map<String, Json> {

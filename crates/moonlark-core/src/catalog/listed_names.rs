@@ -162,6 +162,13 @@ impl Catalog {
     }
 }
 
+/// The name of a tool at its source, where the listed name has lost letters of it.
+pub fn unreadable_original<'a>(tool: &'a Tool, listed: &str) -> Option<&'a str> {
+    let wanted = wanted_name(tool)?;
+    let is_readable = wanted.is_ascii() && to_model_name(wanted) == listed;
+    (!is_readable).then(|| tool.original_name.as_deref().unwrap_or(wanted))
+}
+
 fn listed_name_reason(wanted: &str, listed: &str) -> Option<ListedNameReason> {
     let plain = to_model_name(wanted);
     if wanted == listed {
@@ -251,6 +258,22 @@ mod tests {
         assert!(all[1].1.starts_with("read_") && all[2].1.starts_with("read_"), "{all:?}");
         // One that is gone for a while does not pass its name on to another.
         assert_eq!(listed(&[a, c])[1], all[2]);
+    }
+
+    #[test]
+    fn the_original_is_said_of_a_name_that_has_lost_letters() {
+        let tools = [
+            tool("files", "files.read", "files__"),
+            tool("shop", "поиск", "shop__"),
+            tool("shop", "удали", "shop__"),
+            tool("api", &"long".repeat(20), "api__"),
+        ];
+        let catalog = catalog(&tools);
+        let said: Vec<Option<&str>> = (catalog.listed_tools().iter())
+            .map(|(listed, tool)| unreadable_original(tool, listed))
+            .collect();
+        let long = format!("api__{}", "long".repeat(20));
+        assert_eq!(said, [None, Some("shop__поиск"), Some("shop__удали"), Some(long.as_str())]);
     }
 
     #[test]

@@ -8,6 +8,9 @@
 //! Which alternative of a schema an argument fits is not known when its keys are put
 //! back. So all alternatives of one place are named together: a key that is listed
 //! means the same in each of them.
+//!
+//! The name of a key may say what it means, and other texts refer to it by that name, so the
+//! description of a renamed key says the original.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,6 +18,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 
+use crate::original_name::with_original_name;
 use crate::value::{Object, Value};
 
 const MAX_KEY_CHARS: usize = 64;
@@ -269,8 +273,14 @@ fn takes_other_keys(schema: &Map<String, Json>) -> bool {
 
 fn rename_properties(schema: &mut Map<String, Json>, listed: &HashMap<&str, &str>) {
     if let Some(Json::Object(properties)) = schema.get_mut("properties") {
-        let renamed = std::mem::take(properties).into_iter().map(|(name, field)| {
-            (listed.get(name.as_str()).map_or_else(|| name.clone(), |it| (*it).to_owned()), field)
+        let renamed = std::mem::take(properties).into_iter().map(|(name, mut field)| match listed
+            .get(name.as_str())
+        {
+            Some(key) if *key != name => {
+                describe_original(&mut field, &name);
+                ((*key).to_owned(), field)
+            }
+            _ => (name, field),
         });
         *properties = renamed.collect();
     }
@@ -280,6 +290,14 @@ fn rename_properties(schema: &mut Map<String, Json>, listed: &HashMap<&str, &str
                 *name = (*key).into();
             }
         }
+    }
+}
+
+fn describe_original(field: &mut Json, name: &str) {
+    if let Json::Object(field) = field {
+        let own = field.get("description").and_then(Json::as_str).unwrap_or_default();
+        let description = with_original_name(own, name);
+        field.insert("description".to_owned(), description.into());
     }
 }
 

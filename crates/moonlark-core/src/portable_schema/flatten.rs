@@ -4,7 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::rewrite::SchemaRewriter;
-use crate::schema::resolve_reference;
+use crate::schema::{SchemaNode, resolve_reference};
 
 /// How often a definition may stand inside itself. Once more, and it is any object.
 const MAX_SELF_NESTING: usize = 2;
@@ -168,15 +168,19 @@ impl<'a> SchemaRewriter<'a> {
         collect: CollectMode,
         flat: &mut FlatSchema<'a>,
     ) {
-        let fields = match schema {
-            Json::Bool(false) => {
-                flat.is_never = true;
-                return;
-            }
-            Json::Object(fields) => fields,
-            _ => return,
-        };
-        self.collect_fields(fields, collect, flat);
+        self.collect_node(SchemaNode::from_json(schema), collect, flat);
+    }
+
+    fn collect_node(
+        &mut self,
+        schema: SchemaNode<'a>,
+        collect: CollectMode,
+        flat: &mut FlatSchema<'a>,
+    ) {
+        match schema {
+            SchemaNode::Fields(fields) => self.collect_fields(fields, collect, flat),
+            SchemaNode::Flag(anything) => flat.is_never |= !anything,
+        }
     }
 
     pub(super) fn collect_fields(
@@ -206,11 +210,11 @@ impl<'a> SchemaRewriter<'a> {
         let times = self.entered.iter().filter(|it| **it == reference).count();
         if times < MAX_SELF_NESTING && self.entered.len() < MAX_FOLLOWED_REFERENCES {
             self.entered.push(reference);
-            self.collect_schema(target, collect, flat);
+            self.collect_node(target, collect, flat);
             return;
         }
         flat.is_recursive = true;
-        if let Some(fields) = target.as_object() {
+        if let Some(fields) = target.fields() {
             let takes_object = fields.contains_key("properties");
             fields.get("type").into_iter().for_each(|it| flat.add_types(it));
             if flat.types.is_none() && takes_object {

@@ -4,6 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::SchemaDirection;
 use super::flatten::FlatSchema;
+pub(super) use crate::schema::into_fields as as_map;
 use crate::schema::json_type_name;
 
 /// Values that are told in words, where models take only texts in a list.
@@ -33,13 +34,6 @@ pub(super) fn is_any_value(schema: &Map<String, Json>, direction: SchemaDirectio
     match direction {
         SchemaDirection::Output => schema.is_empty(),
         SchemaDirection::Input => schema.get("anyOf") == any.get("anyOf"),
-    }
-}
-
-pub(super) fn as_map(json: Json) -> Map<String, Json> {
-    match json {
-        Json::Object(fields) => fields,
-        _ => Map::new(),
     }
 }
 

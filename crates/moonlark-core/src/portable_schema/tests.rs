@@ -242,6 +242,56 @@ fn references_are_written_out_and_end() {
     );
 }
 
+#[test]
+fn a_reference_is_followed_however_it_is_written() {
+    let text = json!({"type": "string"});
+    let exact = json!({
+        "$id": "https://example.com/find.json",
+        "type": "object",
+        "properties": {
+            "encoded": {"$ref": "#/$defs/a%20b"},
+            "anchor": {"$ref": "#item"},
+            "relative": {"$ref": "page.json"},
+            "whole": {"$ref": "https://example.com/find.json#/$defs/c"},
+            "self": {"$ref": "#"},
+        },
+        "$defs": {
+            "a b": text, "item": {"$anchor": "item", "type": "string"}, "c": text,
+            "page": {"$id": "page.json", "$ref": "#/$defs/own", "$defs": {"own": text}},
+        },
+    });
+    let listed = input(exact.clone());
+    for name in ["encoded", "anchor", "relative", "whole"] {
+        assert_eq!(listed["properties"][name], text, "{name}");
+    }
+    assert_eq!(listed["properties"]["self"]["properties"]["encoded"], text);
+    let result = Json::Object(portable_output(&as_map(exact)).unwrap());
+    assert_eq!(result["properties"]["relative"], text);
+}
+
+#[test]
+fn a_renamed_key_is_described_by_the_name_that_the_tool_has_for_it() {
+    let described = |text: &str| json!({"type": "string", "description": text});
+    let exact = json!({
+        "type": "object",
+        "properties": {
+            "ключ": {"type": "string"},
+            "запрос": described("What to look for"),
+            "$top": described("As $top of OData"),
+            "plain": described("Left alone"),
+            "list": {"type": "array", "items": {"type": "object", "properties": {"имя": {}}}},
+        },
+    });
+    let listed = input(exact);
+    let fields: Vec<&Json> = listed["properties"].as_object().unwrap().values().collect();
+    assert_eq!(*fields[0], described("Original name: ключ"));
+    assert_eq!(*fields[1], described("What to look for (original name: запрос)"));
+    assert_eq!(*fields[2], described("As $top of OData"));
+    assert_eq!(*fields[3], described("Left alone"));
+    let inner = fields[4]["items"]["properties"].as_object().unwrap().values().next().unwrap();
+    assert_eq!(inner["description"], "Original name: имя");
+}
+
 /// Every definition has all others as fields: written out it would be endless.
 fn knot(definitions: usize) -> Json {
     let refs = |word: &str| -> Json {
@@ -299,6 +349,9 @@ fn keys_are_listed_as_models_take_them_and_put_back() {
     assert_eq!(listed, ["page_size", "filter", "steps", "by_name"]);
     assert_eq!(made.schema["required"], json!(["page_size"]));
     assert_eq!(made.schema["properties"]["filter"]["required"], json!(["type"]));
+    // Their descriptions say the original keys.
+    let size = json!({"type": "integer", "description": "Original name: page[size]"});
+    assert_eq!(made.schema["properties"]["page_size"], size);
     let restored = |args: Json| {
         let mut args = Value::from_json(args).unwrap();
         made.keys.restore_keys(&mut args);

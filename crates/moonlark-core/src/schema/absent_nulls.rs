@@ -8,14 +8,14 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::resolve_reference;
+use super::references::{SchemaNode, resolve_reference};
 use crate::value::{Object, Value};
 
 /// How many references and parts of a schema are followed to find out about one
 /// null. Beyond that it stays where it is.
 const MAX_FOLLOWED_SCHEMAS: usize = 64;
 /// What may allow a null, or more fields, beside `properties` and
-/// `additionalProperties`. It is left to the validator.
+/// `additionalProperties`. It is left to the validator: see [`super::refused_nulls`].
 const UNFOLLOWED_KEYWORDS: [&str; 8] = [
     "patternProperties",
     "if",
@@ -31,7 +31,7 @@ const UNFOLLOWED_KEYWORDS: [&str; 8] = [
 pub(super) fn remove_absent_nulls(schema: &Map<String, Json>, args: &mut Value) {
     if has_null(args) {
         AbsentNullFinder { root: schema, nullable: NullableMode::IsNoKeyword }
-            .remove_nulls(&[SchemaPart::Root], args);
+            .remove_nulls(&[SchemaNode::Fields(schema)], args);
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn without_nullable(schema: &Map<String, Json>, args: &Value) -> Opti
     }
     let mut rest = args.clone();
     AbsentNullFinder { root: schema, nullable: NullableMode::IsLookedFor }
-        .remove_nulls(&[SchemaPart::Root], &mut rest);
+        .remove_nulls(&[SchemaNode::Fields(schema)], &mut rest);
     (rest != *args).then_some(rest)
 }
 
@@ -66,13 +66,6 @@ enum NullableMode {
     IsLookedFor,
 }
 
-/// A schema that a value has to fit, beside others.
-#[derive(Clone, Copy)]
-enum SchemaPart<'a> {
-    Root,
-    Inner(&'a Json),
-}
-
 struct AbsentNullFinder<'a> {
     root: &'a Map<String, Json>,
     nullable: NullableMode,
@@ -87,7 +80,7 @@ struct ObjectParts<'a> {
 }
 
 impl<'a> AbsentNullFinder<'a> {
-    fn remove_nulls(&self, parts: &[SchemaPart<'a>], value: &mut Value) {
+    fn remove_nulls(&self, parts: &[SchemaNode<'a>], value: &mut Value) {
         match value {
             Value::Object(fields) => self.remove_object_nulls(parts, fields),
             Value::Array(items) => {
@@ -100,13 +93,13 @@ impl<'a> AbsentNullFinder<'a> {
         }
     }
 
-    fn remove_object_nulls(&self, parts: &[SchemaPart<'a>], fields: &mut Object) {
+    fn remove_object_nulls(&self, parts: &[SchemaNode<'a>], fields: &mut Object) {
         let known = self.flatten_parts(parts);
         // All at once: taking them out one by one moves the rest each time.
         fields.retain(|name, value| *value != Value::Null || !self.is_absent(&known, name));
         for (name, value) in fields.iter_mut() {
             if matches!(value, Value::Object(_) | Value::Array(_)) {
-                let inner = known.field_parts(name);
+                let inner = known.field_parts(name, self.nullable);
                 if !inner.is_empty() {
                     self.remove_nulls(&inner, value);
                 }
@@ -116,7 +109,7 @@ impl<'a> AbsentNullFinder<'a> {
 
     /// Whether a null under this name stands for nothing.
     fn is_absent(&self, known: &ObjectParts<'a>, name: &str) -> bool {
-        let schemas = known.field_parts(name);
+        let schemas = known.field_parts(name, self.nullable);
         if schemas.is_empty() || known.requires_field(name) {
             return false;
         }
@@ -125,7 +118,7 @@ impl<'a> AbsentNullFinder<'a> {
             flat.objects.iter().any(|it| it.get("nullable") == Some(&Json::Bool(true)))
         };
         let mut left = MAX_FOLLOWED_SCHEMAS;
-        let refuses = schemas.iter().all(|part| !self.allows_null(part.inner_json(), &mut left));
+        let refuses = schemas.iter().all(|part| !self.allows_null(*part, &mut left));
         match self.nullable {
             NullableMode::IsLookedFor => refuses && says_nullable(),
             NullableMode::IsNoKeyword => refuses && !says_nullable(),
@@ -133,15 +126,10 @@ impl<'a> AbsentNullFinder<'a> {
     }
 
     /// Every object schema among `parts`, their references, parts and alternatives.
-    fn flatten_parts(&self, parts: &[SchemaPart<'a>]) -> ObjectParts<'a> {
+    fn flatten_parts(&self, parts: &[SchemaNode<'a>]) -> ObjectParts<'a> {
         let mut flat = ObjectParts::default();
         let mut queue: Vec<&'a Map<String, Json>> = Vec::new();
-        for part in parts {
-            match part {
-                SchemaPart::Root => queue.push(self.root),
-                SchemaPart::Inner(json) => queue.extend(json.as_object()),
-            }
-        }
+        queue.extend(parts.iter().filter_map(|part| part.fields()));
         self.follow_parts(queue, &["allOf"], &mut flat);
         flat.unconditional = flat.objects.len();
         let lists = flat.objects.iter().flat_map(|it| [it.get("anyOf"), it.get("oneOf")]).flatten();
@@ -166,7 +154,7 @@ impl<'a> AbsentNullFinder<'a> {
             }
             flat.objects.push(schema);
             let target = schema.get("$ref").and_then(|it| self.resolve_reference(it));
-            queue.extend(target.and_then(Json::as_object));
+            queue.extend(target.and_then(SchemaNode::fields));
             for keyword in keywords {
                 let all = schema.get(*keyword).and_then(Json::as_array).into_iter().flatten();
                 queue.extend(all.filter_map(Json::as_object));
@@ -174,21 +162,24 @@ impl<'a> AbsentNullFinder<'a> {
         }
     }
 
-    fn item_parts(&self, parts: &[SchemaPart<'a>]) -> Vec<SchemaPart<'a>> {
+    fn item_parts(&self, parts: &[SchemaNode<'a>]) -> Vec<SchemaNode<'a>> {
         let flat = self.flatten_parts(parts);
         let items = flat.objects.iter().filter_map(|it| it.get("items"));
-        items.filter(|it| it.is_object()).map(SchemaPart::Inner).collect()
+        items.filter(|it| it.is_object()).map(SchemaNode::from_json).collect()
     }
 
-    fn resolve_reference(&self, reference: &Json) -> Option<&'a Json> {
+    fn resolve_reference(&self, reference: &Json) -> Option<SchemaNode<'a>> {
         resolve_reference(self.root, reference.as_str()?)
     }
 
     /// Whether null fits a schema, as far as that can be seen without checking.
-    fn allows_null(&self, schema: Option<&'a Json>, left: &mut usize) -> bool {
+    fn allows_null(&self, schema: SchemaNode<'a>, left: &mut usize) -> bool {
         *left = left.saturating_sub(1);
-        let Some(schema) = schema.filter(|_| *left > 0) else { return true };
-        let Some(fields) = schema.as_object() else { return schema.as_bool() != Some(false) };
+        let fields = match schema {
+            _ if *left == 0 => return true,
+            SchemaNode::Flag(anything) => return anything,
+            SchemaNode::Fields(fields) => fields,
+        };
         let by_type = match fields.get("type") {
             Some(Json::String(kind)) => kind == "null",
             Some(Json::Array(kinds)) => kinds.iter().any(|kind| kind == "null"),
@@ -202,46 +193,42 @@ impl<'a> AbsentNullFinder<'a> {
         if !by_type || !by_value {
             return false;
         }
-        if let Some(reference) = fields.get("$ref") {
-            let target = self.resolve_reference(reference);
-            if !self.allows_null(target, left) {
-                return false;
-            }
+        if let Some(target) = fields.get("$ref").and_then(|it| self.resolve_reference(it))
+            && !self.allows_null(target, left)
+        {
+            return false;
         }
         let list = |keyword: &str| fields.get(keyword).and_then(Json::as_array);
-        let all = list("allOf").into_iter().flatten().all(|it| self.allows_null(Some(it), left));
-        all && ["anyOf", "oneOf"].iter().all(|keyword| {
-            list(keyword).is_none_or(|some| some.iter().any(|it| self.allows_null(Some(it), left)))
-        })
-    }
-}
-
-impl<'a> SchemaPart<'a> {
-    fn inner_json(self) -> Option<&'a Json> {
-        match self {
-            SchemaPart::Root => None,
-            SchemaPart::Inner(json) => Some(json),
-        }
+        let mut allows = |it: &'a Json| self.allows_null(SchemaNode::from_json(it), left);
+        let all = list("allOf").into_iter().flatten().all(&mut allows);
+        all && ["anyOf", "oneOf"]
+            .iter()
+            .all(|keyword| list(keyword).is_none_or(|some| some.iter().any(&mut allows)))
     }
 }
 
 impl<'a> ObjectParts<'a> {
     /// The schemas of a field: what is said of it, or of all that nothing is said of.
-    /// None where keywords that are not followed may say something else.
-    fn field_parts(&self, name: &str) -> Vec<SchemaPart<'a>> {
+    /// None where keywords that are not followed may say something else, except while
+    /// `nullable` is looked for: that may be said by any of them.
+    fn field_parts(&self, name: &str, nullable: NullableMode) -> Vec<SchemaNode<'a>> {
         let named = |it: &&'a Map<String, Json>| it.get("properties")?.get(name);
         // Where its own schema holds in any case, no keyword beside it allows more.
         let holds = self.objects[..self.unconditional].iter().any(|it| named(it).is_some());
-        if !holds && self.has_unfollowed_keywords() {
+        let is_open = nullable == NullableMode::IsLookedFor;
+        if !holds && !is_open && self.has_unfollowed_keywords() {
             return Vec::new();
         }
-        let named: Vec<SchemaPart<'a>> =
-            self.objects.iter().filter_map(named).map(SchemaPart::Inner).collect();
+        let named: Vec<SchemaNode<'a>> =
+            self.objects.iter().filter_map(named).map(SchemaNode::from_json).collect();
         if !named.is_empty() {
             return named;
         }
         let others = self.objects.iter().filter_map(|it| it.get("additionalProperties"));
-        others.filter(|it| it.is_object()).map(SchemaPart::Inner).collect()
+        let patterns =
+            self.objects.iter().filter_map(|it| it.get("patternProperties")?.as_object());
+        let others = others.chain(patterns.flat_map(Map::values).filter(|_| is_open));
+        others.filter(|it| it.is_object()).map(SchemaNode::from_json).collect()
     }
 
     fn has_unfollowed_keywords(&self) -> bool {
@@ -413,5 +400,16 @@ mod tests {
         let rest = without_nullable(&schema, &args).unwrap();
         assert_eq!(rest.to_json_lossy(), json!({"done": true}));
         assert_eq!(without_nullable(&schema, &rest), None);
+        // Also under keywords that are not followed otherwise.
+        let date = json!({"type": "string", "nullable": true});
+        for schema in [
+            json!({"type": "object", "patternProperties": {"^x": date}}),
+            json!({"type": "object", "if": {"required": ["y"]}, "additionalProperties": date}),
+        ] {
+            let Json::Object(schema) = schema else { unreachable!("an object literal") };
+            let args = Value::from_json(json!({"x1": null})).unwrap();
+            let rest = without_nullable(&schema, &args).unwrap();
+            assert_eq!(rest.to_json_lossy(), json!({}));
+        }
     }
 }

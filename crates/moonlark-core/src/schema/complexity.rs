@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value as Json};
 
+use super::references::{SchemaNode, resolve_reference};
+
 /// Subschemas for one and the same value up to which no steps are counted.
 const MAX_UNCOUNTED_VISITS: u64 = 64;
 
@@ -55,9 +57,11 @@ pub(super) struct SchemaComplexity {
 
 impl SchemaComplexity {
     pub(super) fn measure_schema(schema: &Json) -> SchemaComplexity {
+        let none = Map::new();
+        let root = schema.as_object().unwrap_or(&none);
         let mut counter =
-            VisitCounter { root: schema, by_reference: HashMap::new(), has_alternatives: false };
-        let visits = counter.count_visits(schema, 0);
+            VisitCounter { root, by_reference: HashMap::new(), has_alternatives: false };
+        let visits = counter.count_fields(root, 0);
         SchemaComplexity {
             needs_step_budget: visits > MAX_UNCOUNTED_VISITS,
             has_alternatives: counter.has_alternatives,
@@ -66,17 +70,20 @@ impl SchemaComplexity {
 }
 
 struct VisitCounter<'a> {
-    root: &'a Json,
+    root: &'a Map<String, Json>,
     /// None while it is being counted.
     by_reference: HashMap<&'a str, Option<u64>>,
     has_alternatives: bool,
 }
 
 impl<'a> VisitCounter<'a> {
+    fn count_visits(&mut self, schema: &'a Json, depth: usize) -> u64 {
+        schema.as_object().map_or(1, |fields| self.count_fields(fields, depth))
+    }
+
     /// How often a validator may look at this and what is below it, for a value with one
     /// part at each level. What refers to itself is without bound.
-    fn count_visits(&mut self, schema: &'a Json, depth: usize) -> u64 {
-        let Json::Object(fields) = schema else { return 1 };
+    fn count_fields(&mut self, fields: &'a Map<String, Json>, depth: usize) -> u64 {
         // Deeper ones are refused elsewhere.
         if depth > 4 * crate::value::MAX_VALUE_DEPTH {
             return u64::MAX;
@@ -124,11 +131,14 @@ impl<'a> VisitCounter<'a> {
         if let Some(known) = self.by_reference.get(reference) {
             return known.unwrap_or(u64::MAX);
         }
-        let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-        // An anchor, an address, an escaped pointer: it may lead anywhere.
-        let Some(target) = target else { return u64::MAX };
+        let target = match resolve_reference(self.root, reference) {
+            Some(SchemaNode::Fields(target)) => target,
+            Some(SchemaNode::Flag(_)) => return 1,
+            // It may lead anywhere.
+            None => return u64::MAX,
+        };
         self.by_reference.insert(reference, None);
-        let visits = self.count_visits(target, depth + 1);
+        let visits = self.count_fields(target, depth + 1);
         self.by_reference.insert(reference, Some(visits));
         visits
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value as Json};
 
 use super::complexity::{NAMED_SCHEMAS_KEYWORDS, SAME_VALUE_KEYWORDS};
-use super::resolve_reference;
+use super::references::{SchemaNode, resolve_reference};
 
 /// Pairs of schema and part, for one count.
 const MAX_COUNTED_PAIRS: usize = 20_000;
@@ -68,8 +68,8 @@ impl<'a> ErrorWorkCounter<'a> {
         for keyword in SAME_VALUE_KEYWORDS {
             let below = match schema.get(keyword) {
                 Some(Json::String(reference)) => match resolve_reference(self.root, reference) {
-                    Some(target) => self.count_work(target, value),
-                    None if reference == "#" => self.count_object(self.root, value),
+                    Some(SchemaNode::Fields(target)) => self.count_object(target, value),
+                    Some(SchemaNode::Flag(_)) => 1,
                     None => u64::MAX,
                 },
                 Some(one) => self.count_several(keyword, one, value),

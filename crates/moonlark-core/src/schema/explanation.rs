@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::compiled::CompiledSchema;
 use super::error_work::count_error_work;
+use super::references::unescape_key;
 use super::step_budget::{SchemaVerdict, allow_uncounted_steps, weigh_json};
 use super::{WHOLE_OBJECT_KEYWORDS, property_names, required_names};
 use crate::nearest::nearest_name;
@@ -19,6 +20,11 @@ const MAX_LISTED_ERRORS: usize = 5;
 /// Up to which weight of a value, and how much of the library's work, all errors are gathered.
 const MAX_LISTED_WEIGHT: u64 = 2_000;
 const MAX_LISTED_WORK: u64 = 20_000;
+
+/// Whether all that is wrong with a value is little enough to be listed.
+pub(super) fn can_list_errors(schema: &Map<String, Json>, json: &Json) -> bool {
+    weigh_json(json) <= MAX_LISTED_WEIGHT && count_error_work(schema, json) <= MAX_LISTED_WORK
+}
 
 /// The schema, compiled, and what its fields are called.
 pub(super) struct MisfitExplainer<'a> {
@@ -31,9 +37,7 @@ impl MisfitExplainer<'_> {
     /// For a value that was found not to fit.
     pub(super) fn explain_misfit(&self, json: &Json) -> String {
         let validator = &self.compiled.validator;
-        if weigh_json(json) <= MAX_LISTED_WEIGHT
-            && count_error_work(self.schema, json) <= MAX_LISTED_WORK
-        {
+        if can_list_errors(self.schema, json) {
             allow_uncounted_steps();
             let errors = validator.iter_errors(json).take(MAX_LISTED_ERRORS);
             let described: Vec<String> = errors.map(|error| self.describe_error(&error)).collect();
@@ -157,7 +161,7 @@ fn dotted_path(pointer: &str) -> String {
             if !path.is_empty() {
                 path.push('.');
             }
-            path.push_str(&part.replace("~1", "/").replace("~0", "~"));
+            path.push_str(&unescape_key(part));
         }
     }
     shorten_text(&path).into_owned()

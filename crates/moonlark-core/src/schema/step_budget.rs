@@ -20,7 +20,7 @@ const STEPS_PER_WEIGHT: u64 = 16;
 const TEXT_BYTES_PER_STEP: usize = 64;
 const PARTS_PER_STEP: usize = 8;
 /// Keywords with values in them that are no schemas.
-const DATA_KEYWORDS: [&str; 5] = ["const", "enum", "default", "examples", "example"];
+pub(super) const DATA_KEYWORDS: [&str; 5] = ["const", "enum", "default", "examples", "example"];
 
 thread_local! {
     static STEPS_LEFT: Cell<u64> = const { Cell::new(0) };

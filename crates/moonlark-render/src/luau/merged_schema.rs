@@ -4,6 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use crate::function_parts::properties_of;
+use moonlark_core::schema::find_referenced_json;
 
 /// How far references and nested `allOf` are followed.
 const MAX_MERGE_DEPTH: usize = 12;
@@ -74,7 +75,7 @@ impl MergedObject {
             self.others.get_or_insert_with(|| others.clone());
         }
         if let Some(Json::String(reference)) = schema.get("$ref") {
-            let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer))?;
+            let target = find_referenced_json(root, reference)?;
             self.add_schema(root, target.as_object()?, depth + 1)?;
         }
         for part in schema.get("allOf").and_then(Json::as_array).into_iter().flatten() {

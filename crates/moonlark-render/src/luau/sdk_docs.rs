@@ -13,6 +13,8 @@ use super::merged_schema::{merge_all_of, type_alternatives};
 use super::type_names::LuauTypeNames;
 use super::types::{LuauTypeReader, table_key};
 use crate::function_parts::{object_fields, properties_of, to_pascal_case};
+use moonlark_core::original_name::with_original_name;
+use moonlark_core::schema::find_referenced_json;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::value::shorten_text;
 
@@ -135,7 +137,10 @@ fn draw_docs((source, function, learned): SdkDocsEntry<'_>, prefix: &str) -> Sdk
     SdkFunctionDocs {
         signature: format!("function {path}({args}): {result}"),
         path,
-        about: tool.description.trim().to_owned(),
+        about: match function.unreadable_original() {
+            Some(original) => with_original_name(&tool.description, original).trim().to_owned(),
+            None => tool.description.trim().to_owned(),
+        },
         params,
         types,
         learned: learned.filter(|_| tool.output.is_none()).map(|learned| learned.calls),
@@ -184,8 +189,7 @@ fn draw_named_types(root: &Json, names: &mut LuauTypeNames) -> Vec<(String, Stri
     const MAX_NAMED_TYPES: usize = 100;
     let mut types = Vec::new();
     while let Some((name, reference)) = names.next_undrawn() {
-        let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-        let body = match target {
+        let body = match find_referenced_json(root, &reference) {
             Some(target) if types.len() < MAX_NAMED_TYPES => named_type_body(root, target, names),
             _ => "any".to_owned(),
         };

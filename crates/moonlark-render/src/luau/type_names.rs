@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use serde_json::Value as Json;
 
 use crate::function_parts::to_pascal_case;
+use moonlark_core::schema::referenced_name;
 use moonlark_core::sdk::to_identifier;
 
 /// The named types of one tool: a definition gets its name when it is first
@@ -72,8 +73,8 @@ impl LuauTypeNames {
     }
 
     fn reserve_name(&mut self, reference: &str) -> String {
-        let last = reference.rsplit('/').next().unwrap_or_default();
-        let last = if last.is_empty() || last == "#" { "Whole" } else { last };
+        let last = referenced_name(reference);
+        let last = if last.is_empty() { "Whole" } else { &last };
         let wanted = format!("{}{}", self.prefix, to_pascal_case(&to_identifier(last)));
         // Only underscores: nothing is left of it.
         let wanted = if wanted.is_empty() { "Part".to_owned() } else { to_identifier(&wanted) };

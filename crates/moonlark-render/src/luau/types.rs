@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json};
 use super::merged_schema::{merge_all_of, type_alternatives};
 use super::type_names::LuauTypeNames;
 use crate::function_parts::{is_identifier, is_required, properties_of};
+use moonlark_core::schema::find_referenced_json;
 
 /// Schemas come from authors too, and references can make a short one large:
 /// what lies deeper, or comes after so many parts, is `any`.
@@ -190,7 +191,7 @@ impl<'a> LuauTypeReader<'a> {
 
     fn follow_reference(&mut self, reference: &str) -> LuauUnion {
         let root = self.root;
-        let target = reference.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
+        let target = find_referenced_json(root, reference);
         let Some(target) = target.filter(|_| !self.open.iter().any(|open| open == reference))
         else {
             return LuauUnion::from_type("any");

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::values::{quote_text, starlark_value};
+use moonlark_core::schema::find_referenced_json;
 
 /// Schemas come from authors too: what lies deeper, or comes after so many
 /// parts, is `Any`.
@@ -136,8 +137,7 @@ impl<'a> StarlarkTypeReader<'a> {
     }
 
     fn follow_reference(&mut self, reference: &'a str) -> Vec<String> {
-        let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-        match target {
+        match find_referenced_json(self.root, reference) {
             Some(target) if !self.open.contains(&reference) => {
                 self.open.push(reference);
                 let found = self.read_schema(target);

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use moonlark_core::catalog::unreadable_original;
+use moonlark_core::original_name::with_original_name;
 use moonlark_core::portable_schema::portable_output;
 use moonlark_core::source_resources::SourceResources;
 use moonlark_core::value::Object;
@@ -147,6 +149,10 @@ fn describe_tool(name: &str, tool: &moonlark_core::Tool, schemas: ListedSchemas)
         // A result that is no object is said as it is, to whom it is said at all.
         described.output_schema = portable.map(Arc::new).or(described.output_schema);
     }
+    if let Some(original) = unreadable_original(tool, name) {
+        let own = described.description.unwrap_or_default();
+        described.description = Some(with_original_name(&own, original).into());
+    }
     described
 }
 
@@ -178,11 +184,62 @@ fn describe_tool_exactly(name: &str, tool: &moonlark_core::Tool) -> Tool {
     described
 }
 
+/// Whether some parameter travels in a header too: one that is reached by `properties` alone.
 fn uses_headers(schema: &serde_json::Map<String, Json>) -> bool {
-    schema
-        .get("properties")
-        .and_then(Json::as_object)
-        .into_iter()
-        .flatten()
-        .any(|(_, property)| property.get("x-mcp-header").is_some())
+    let properties = schema.get("properties").and_then(Json::as_object);
+    properties.into_iter().flat_map(|properties| properties.values()).any(|property| {
+        property.get("x-mcp-header").is_some() || property.as_object().is_some_and(uses_headers)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use moonlark_core::portable_schema::PortableInput;
+    use moonlark_core::schema::Schema;
+    use moonlark_core::tool::{Source, SourceKind, ToolListing};
+    use moonlark_core::tool_body::SealedBody;
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(name: &str, schema: &Json) -> Arc<moonlark_core::Tool> {
+        let source = Arc::new(Source { kind: SourceKind::Upstream, name: "shop".to_owned() });
+        let (input, _) = Schema::from_foreign(schema.as_object().unwrap().clone());
+        let mut tool =
+            moonlark_core::Tool::new(format!("shop.{name}"), source, input, SealedBody::empty());
+        tool.shown = ToolListing::As(format!("shop__{name}"));
+        tool.original_name = Some(name.to_owned());
+        tool.expose = moonlark_core::tool::ToolExposure::Direct;
+        "Finds.".clone_into(&mut tool.description);
+        Arc::new(tool)
+    }
+
+    fn listing(tools: Vec<Arc<moonlark_core::Tool>>) -> McpListing {
+        let catalog = Catalog::new(Arc::default(), tools, &[], vec![]);
+        McpListing::new(&catalog, ListedSchemas::Portable)
+    }
+
+    #[test]
+    fn a_parameter_that_travels_in_a_header_counts_wherever_it_is() {
+        let marked = json!({"type": "string", "x-mcp-header": "Region"});
+        let at_top = json!({"type": "object", "properties": {"region": marked}});
+        let nested = json!({"type": "object", "properties": {"where": at_top}});
+        let plain = json!({"type": "object", "properties": {"x-mcp-header": {"type": "string"}}});
+        for (schema, expected) in [(&at_top, true), (&nested, true), (&plain, false)] {
+            let listing = listing(vec![tool("find", schema)]);
+            assert_eq!(listing.tool_with_headers("shop__find").is_some(), expected, "{schema}");
+            // Clients are told of it at the same place.
+            let listed = PortableInput::from_schema(schema.as_object().unwrap()).schema;
+            assert_eq!(uses_headers(&listed), expected);
+        }
+    }
+
+    #[test]
+    fn a_tool_whose_name_has_lost_letters_says_what_it_was() {
+        let schema = json!({"type": "object"});
+        let listing = listing(vec![tool("find.all", &schema), tool("поиск", &schema)]);
+        let said: Vec<&str> =
+            listing.tools.iter().map(|it| it.description.as_deref().unwrap()).collect();
+        assert_eq!(said, ["Finds.", "Finds. (original name: поиск)"]);
+    }
 }

@@ -131,6 +131,41 @@ fn a_definition_that_is_only_itself_and_a_pointer_to_nowhere_are_any() {
 }
 
 #[test]
+fn a_definition_is_found_however_it_is_referred_to() {
+    let item = json!({"type": "object", "properties": {"v": {"type": "string"}}});
+    let mut anchored = item.clone();
+    anchored["$anchor"] = json!("there");
+    let text = docs(
+        json!({"type": "object", "properties": {
+            "a": {"$ref": "#/$defs/line%20item"}, "b": {"$ref": "#there"}, "c": {"$ref": "item.json"},
+        }, "$defs": {
+            "line item": item, "named": anchored, "far": {"$id": "item.json", "type": "string"},
+        }}),
+        None,
+    )
+    .to_text();
+    let signature = "function sdk.s.f(args: { a: LineItem?, b: Named?, c: string? }?): any";
+    assert!(text.contains(signature) && text.contains("export type LineItem = {"), "{text}");
+}
+
+#[test]
+fn a_function_whose_name_has_lost_letters_says_what_it_was() {
+    let sdk = sdk(&[
+        ("s.поиск", json!({"type": "object"}), None),
+        ("s.read-all", json!({"type": "object"}), None),
+    ]);
+    let source = &sdk.sources()[0];
+    let about = |place: usize| {
+        let docs = sdk_function_docs(source, &source.functions[place], None);
+        (docs.path, docs.about)
+    };
+    let said = "What it does.\n\nAnd more. (original name: поиск)".to_owned();
+    assert_eq!(about(0), ("sdk.s._____".to_owned(), said));
+    let said = "What it does.\n\nAnd more.".to_owned();
+    assert_eq!(about(1), ("sdk.s.read_all".to_owned(), said));
+}
+
+#[test]
 fn one_name_with_two_meanings_is_two_types() {
     let of = |kind: &str| {
         json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/Item"}},
