@@ -1,9 +1,10 @@
 //! Sessions of old clients, each of one caller, whose answers come once.
 //!
-//! The SDK numbers the events of every answer so that a client can ask for what
-//! it missed. But a client that saw a number asks again whenever an answer ends
-//! without a result, which is how the SDK ends a cancelled call: it would ask
-//! every three seconds for as long as it is connected.
+//! A client of 2025-11-25 or later whose stream broke off reads on after the last event that it
+//! got: [`answer_events`] keeps the events. Clients of earlier versions get no ids: a priming
+//! event is an error to them, and a client that saw an id would ask every three seconds for
+//! the rest of an answer that ended without a result. The answer to `initialize` is the first
+//! event of its stream, so there is nothing to read on after a priming event.
 //!
 //! What a session needs to go on is sealed in its id ([`session_id`]), so that it can be
 //! taken up where it is not known: after a restart, or when it was idle for long. What
@@ -17,21 +18,22 @@
 //! What a client says of itself is kept for as long as its session: [`message_limits`]
 //! refuses what is too large before the SDK reads it.
 
+mod answer_events;
 mod message_limits;
 mod session_id;
+mod session_record;
 mod session_table;
 mod session_vault;
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use moonlark_core::Problem;
+use moonlark_core::{Problem, ProblemCode};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, InitializeRequestParams,
     LoggingLevel, ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
@@ -44,10 +46,11 @@ use rmcp::transport::streamable_http_server::session::{
     SessionStoreError,
 };
 
+use answer_events::AnswerEvents;
 use message_limits::{BodyRefusal, measure_body};
 use session_id::SessionIdContent;
+use session_record::RecordedSession;
 use session_table::{SessionAdmission, SessionOpening, SessionTable, SessionUse};
-use session_vault::RecordedSession;
 
 pub(crate) use message_limits::check_read_message;
 pub(super) use message_limits::{check_message, check_resource_uri};
@@ -73,6 +76,7 @@ pub(crate) struct McpSessions {
     inner: LocalSessionManager,
     table: Arc<SessionTable>,
     vault: Arc<SessionVault>,
+    answers: Arc<AnswerEvents>,
 }
 
 /// The session of a request, for whoever serves it.
@@ -115,9 +119,16 @@ pub(crate) enum SessionError {
 /// What the SDK is to know, or has found out, about the request that a task serves.
 #[derive(Default)]
 struct ServedRequest {
-    /// It was refused a session.
-    refused: AtomicBool,
+    refused: OnceLock<RequestRefusal>,
     session: Option<OpenedSession>,
+}
+
+/// Refusals that the SDK has no answer for.
+#[derive(Clone, Copy)]
+enum RequestRefusal {
+    TooManySessions,
+    /// No events are kept after the one that the client got last.
+    NoSuchEvents,
 }
 
 tokio::task_local! {
@@ -148,7 +159,7 @@ impl McpSessions {
         config.sse_retry = None;
         let mut sessions = LocalSessionManager::default();
         sessions.session_config = config;
-        Self { inner: sessions, table: Arc::default(), vault }
+        Self { inner: sessions, table: Arc::default(), vault, answers: Arc::default() }
     }
 
     /// Where the SDK asks for sessions that are not known here.
@@ -189,16 +200,15 @@ impl McpSessions {
         let answer = who.clone().scope_current(answer(request));
         let serving = async {
             let response = answer.await;
-            (SERVED_REQUEST.with(|served| served.refused.load(Ordering::Relaxed)), response)
+            (SERVED_REQUEST.with(|served| served.refused.get().copied()), response)
         };
         let served = ServedRequest { session, ..ServedRequest::default() };
         let (refused, mut response) = SERVED_REQUEST.scope(served, serving).await;
         if let Some(refusal) = over_limit.get() {
             return refusal.clone().into_response();
         }
-        if refused {
-            // The SDK answers 500 then, which says nothing to a client.
-            return http_status::problem_response(&too_many_sessions_problem());
+        if let Some(refusal) = refused {
+            return http_status::problem_response(&refusal.to_problem());
         }
         if let Some(name) = response.headers().get(SESSION_HEADER) {
             match self.seal_session_id(name, &who) {
@@ -253,8 +263,7 @@ impl McpSessions {
                 Ok(self.inner.close_session(&idle).await?)
             }
             SessionAdmission::Full => {
-                let _ =
-                    SERVED_REQUEST.try_with(|served| served.refused.store(true, Ordering::Relaxed));
+                refuse_request(RequestRefusal::TooManySessions);
                 Err(SessionError::Full)
             }
         }
@@ -319,11 +328,30 @@ impl SessionStore for SealedSessionStore {
     }
 }
 
-fn too_many_sessions_problem() -> Problem {
-    let message = "too many sessions are open and in use, of this caller or of all";
-    Problem::unavailable(message)
-        .with_hint("end sessions that are no longer needed with DELETE, or try again later")
-        .with_retry_after(RETRY_AFTER_SECONDS)
+fn refuse_request(refusal: RequestRefusal) {
+    let _ = SERVED_REQUEST.try_with(|served| served.refused.set(refusal));
+}
+
+impl RequestRefusal {
+    fn to_problem(self) -> Problem {
+        match self {
+            RequestRefusal::TooManySessions => {
+                let message = "too many sessions are open and in use, of this caller or of all";
+                Problem::unavailable(message)
+                    .with_hint(
+                        "end sessions that are no longer needed with DELETE, or try again later",
+                    )
+                    .with_retry_after(RETRY_AFTER_SECONDS)
+            }
+            // By 405, the protocol says that there is no such stream: clients do not ask again.
+            RequestRefusal::NoSuchEvents => {
+                let message = "nothing is kept of the stream that had this event";
+                Problem::new(ProblemCode::MethodNotAllowed, message).with_hint(
+                    "its request was cancelled, or its answer is no longer kept: make it again",
+                )
+            }
+        }
+    }
 }
 
 impl SessionManager for McpSessions {
@@ -370,6 +398,7 @@ impl SessionManager for McpSessions {
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
         self.table.remove(id);
+        self.answers.forget_session(id);
         Ok(self.inner.close_session(id).await?)
     }
 
@@ -386,7 +415,11 @@ impl SessionManager for McpSessions {
             return Ok(refuse_duplicate_id(request).left_stream());
         };
         let answer = self.inner.create_stream(id, message).await?;
-        Ok(without_event_ids(answer, used).right_stream())
+        Ok(if self.knows_priming(id) {
+            self.answers.follow_answer(id.clone(), answer, used).left_stream().right_stream()
+        } else {
+            without_event_ids(answer, used).right_stream().right_stream()
+        })
     }
 
     async fn accept_message(
@@ -405,9 +438,7 @@ impl SessionManager for McpSessions {
         let used = self.table.begin_request(id, None);
         self.table.note_stream(id);
         let stream = self.inner.create_standalone_stream(id).await?;
-        // What clients of earlier versions make of an event without data is an error.
-        let primed = self.table.protocol_version(id) >= Some(ProtocolVersion::V_2025_11_25);
-        let first = primed.then(|| ServerSseMessage::priming("0", STREAM_RETRY));
+        let first = self.knows_priming(id).then(|| ServerSseMessage::priming("0", STREAM_RETRY));
         Ok(futures::stream::iter(first).chain(stream).map(move |event| {
             let _ = &used;
             event
@@ -420,23 +451,42 @@ impl SessionManager for McpSessions {
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let used = self.table.begin_request(id, None);
-        // The numbers of the stream that does not belong to a request have one part. A
-        // session that was taken up counts anew, so there all it has to say is new.
-        let is_own_stream = last_event_id.parse::<u64>().is_ok();
-        let resumed = if is_own_stream && self.table.note_stream(id) == SessionOpening::TakenUp {
-            None
+        // The ids of the stream that does not belong to a request are numbers.
+        let stream = if last_event_id.parse::<u64>().is_err() {
+            let events = self.answers.read_again(id, &last_event_id);
+            if events.is_none() {
+                refuse_request(RequestRefusal::NoSuchEvents);
+            }
+            futures::stream::iter(events).flatten().left_stream()
         } else {
-            Some(self.inner.resume(id, last_event_id).await)
-        };
-        let stream = match resumed {
-            Some(Ok(stream)) => stream.left_stream(),
-            Some(Err(error)) if !is_own_stream => return Err(error.into()),
-            _ => self.inner.create_standalone_stream(id).await?.right_stream(),
+            self.resume_own_stream(id, last_event_id).await?.right_stream()
         };
         Ok(stream.map(move |event| {
             let _ = &used;
             event
         }))
+    }
+}
+
+impl McpSessions {
+    /// Whether the version of this session has priming events.
+    fn knows_priming(&self, id: &SessionId) -> bool {
+        self.table.protocol_version(id) >= Some(ProtocolVersion::V_2025_11_25)
+    }
+
+    /// The stream that does not belong to a request. A session that was taken up numbers its
+    /// events anew, so all of them are new to its client.
+    async fn resume_own_stream(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        if self.table.note_stream(id) != SessionOpening::TakenUp
+            && let Ok(stream) = self.inner.resume(id, last_event_id).await
+        {
+            return Ok(stream.left_stream());
+        }
+        Ok(self.inner.create_standalone_stream(id).await?.right_stream())
     }
 }
 

@@ -1,43 +1,24 @@
 //! What must be remembered of sessions beyond a process: the key that seals their ids,
 //! which of them were ended, and which messages they want.
 //!
-//! Two files in the state folder, for this user's eyes only. The key is made once. The
-//! record is a list of lines that is only ever added to, until it is long: then it is
-//! written anew with the last line of each session, without what has expired. Every caller
-//! has a share of it, and what one caller does is never at the cost of another's sessions.
+//! Two files in the state folder, for this user's eyes only: the key, which is made once, and
+//! the record ([`session_record`](super::session_record)). When the vault is opened, a damaged
+//! file of either kind is repaired with one warning.
 
-use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use moonlark_state::{read_or_make_key, write_private_file};
-use ring::digest::{SHA256, digest};
-use serde::{Deserialize, Serialize};
+use moonlark_state::read_or_make_key;
 
 use super::session_id::{SESSION_KEY_BYTES, SessionIdContent, SessionIdKey};
+use super::session_record::{
+    MAX_SESSION_AGE, RECORD_NAME, RecordedSession, SessionRecord, SessionRecordLine, caller_key,
+    move_damaged_file,
+};
 use crate::unix_time;
 
 const KEY_NAME: &str = "sessions.key";
-const RECORD_NAME: &str = "sessions.log";
-
-/// Sessions that were begun earlier are not taken up again.
-const MAX_SESSION_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// A longer record is written anew, once it is also twice as long as it was after that.
-const MAX_RECORD_BYTES: u64 = 1 << 20;
-/// No record is read that is longer.
-const MAX_READ_BYTES: u64 = 64 << 20;
-/// Ended sessions of one caller that stay when a record is too long: those begun last.
-const MAX_ENDS_PER_CALLER: usize = 1000;
-/// Levels of one caller's sessions that stay then. A session whose level is dropped goes
-/// on with the level that it had at the beginning.
-const MAX_LEVELS_PER_CALLER: usize = 200;
 
 /// Keeps sessions beyond a process.
 pub struct SessionVault {
@@ -46,47 +27,16 @@ pub struct SessionVault {
     record: Option<Arc<SessionRecord>>,
 }
 
-/// The file of what is remembered about sessions.
-struct SessionRecord {
-    path: PathBuf,
-    /// How long it was when this process has written it anew.
-    compacted_bytes: AtomicU64,
-}
-
-/// One line of the record.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct SessionRecordLine {
-    /// The session's name; none if it is about all of the caller's that were begun until
-    /// then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    session: Option<String>,
-    /// When the session was begun, in seconds since 1970.
-    issued: u64,
-    /// Whose it is, see [`caller_key`]; none in records of earlier versions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    caller: Option<String>,
-    /// The least severe message it wants; none if it was ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    level: Option<String>,
-}
-
-/// What the record says of a session that is to be taken up.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum RecordedSession {
-    Ended,
-    /// The least severe message it wants, if it said so.
-    Open(Option<String>),
-}
-
 impl SessionVault {
     /// With the key in this folder, which is made if there is none.
     pub fn open(folder: &Path) -> io::Result<Arc<SessionVault>> {
-        let path = folder.join(KEY_NAME);
-        let name = path.display().to_string();
-        let bytes = read_or_make_key(&path, SESSION_KEY_BYTES, &name)?;
-        let key = SessionIdKey::from_bytes(&bytes)
-            .ok_or_else(|| io::Error::other(format!("{name} is damaged")))?;
         let record = SessionRecord::new(folder.join(RECORD_NAME));
+        let path = folder.join(KEY_NAME);
+        let key = match read_key(&path)? {
+            Some(key) => key,
+            None => replace_key(&path, &record)?,
+        };
+        record.repair()?;
         Ok(Arc::new(SessionVault { key, record: Some(Arc::new(record)) }))
     }
 
@@ -141,7 +91,7 @@ impl SessionVault {
             level,
         };
         let written = tokio::task::spawn_blocking(move || {
-            let path = record.path.display();
+            let path = record.path().display();
             record.add_line(&line).map_err(|error| format!("{path}: {error}"))
         });
         if let Ok(Err(error)) = written.await {
@@ -150,151 +100,37 @@ impl SessionVault {
     }
 }
 
-/// Names a caller in the record, in the same length whatever its name.
-fn caller_key(name: Option<&str>) -> String {
-    match name {
-        Some(name) => URL_SAFE_NO_PAD.encode(&digest(&SHA256, name.as_bytes()).as_ref()[..16]),
-        None => "anonymous".to_owned(),
-    }
+/// The key at `path`, made if there is none; none if it is damaged.
+fn read_key(path: &Path) -> io::Result<Option<SessionIdKey>> {
+    let name = path.display().to_string();
+    Ok(SessionIdKey::from_bytes(&read_or_make_key(path, SESSION_KEY_BYTES, &name)?))
 }
 
-impl SessionRecord {
-    fn new(path: PathBuf) -> SessionRecord {
-        SessionRecord { path, compacted_bytes: AtomicU64::new(0) }
+/// Replace a damaged key.
+fn replace_key(path: &Path, record: &SessionRecord) -> io::Result<SessionIdKey> {
+    // Several processes that find it damaged at once must end up with the same key.
+    let _locked = record.lock()?;
+    if let Some(key) = read_key(path)? {
+        return Ok(key);
     }
-
-    fn find_session(&self, content: &SessionIdContent) -> io::Result<RecordedSession> {
-        let lines = match File::open(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            file => read_lines(&file?)?,
-        };
-        let caller = caller_key(content.caller.as_deref());
-        let mut level = None;
-        for line in lines {
-            let is_callers = line.caller.as_ref().is_none_or(|it| *it == caller);
-            match line.session {
-                None if is_callers && content.issued <= line.issued => {
-                    return Ok(RecordedSession::Ended);
-                }
-                Some(session) if session == content.name => match line.level {
-                    None => return Ok(RecordedSession::Ended),
-                    wanted => level = wanted,
-                },
-                _ => {}
-            }
-        }
-        Ok(RecordedSession::Open(level))
-    }
-
-    fn add_line(&self, line: &SessionRecordLine) -> io::Result<()> {
-        let mut file = open_locked(&self.path)?;
-        let mut text = serde_json::to_vec(line)?;
-        text.push(b'\n');
-        file.write_all(&text)?;
-        let compacted = self.compacted_bytes.load(Ordering::Relaxed);
-        if file.metadata()?.len() > MAX_RECORD_BYTES.max(2 * compacted) {
-            self.write_anew(&file)?;
-        }
-        Ok(())
-    }
-
-    fn write_anew(&self, _locked: &File) -> io::Result<()> {
-        let mut text = Vec::new();
-        for line in compact_lines(read_lines(&File::open(&self.path)?)?) {
-            serde_json::to_writer(&mut text, &line)?;
-            text.push(b'\n');
-        }
-        write_private_file(&self.path, &text)?;
-        self.compacted_bytes.store(text.len() as u64, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-fn read_lines(mut file: &File) -> io::Result<Vec<SessionRecordLine>> {
-    if file.metadata()?.len() > MAX_READ_BYTES {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    let mut text = String::new();
-    file.read_to_string(&mut text)?;
-    // Half a line is all that a crash can leave.
-    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
-}
-
-/// The record, for this process alone until it is closed.
-fn open_locked(record: &Path) -> io::Result<File> {
-    loop {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).append(true).create(true).mode(0o600).open(record)?;
-        file.lock()?;
-        // It may have been replaced by a shorter one before it was locked.
-        let replaced = !std::fs::metadata(record)
-            .is_ok_and(|it| it.ino() == file.metadata().map_or(0, |it| it.ino()));
-        if !replaced {
-            return Ok(file);
-        }
-    }
-}
-
-/// What the record says of one caller's sessions.
-#[derive(Default)]
-struct CallerRecord {
-    /// All sessions that were begun until then are over.
-    all_ended_until: Option<u64>,
-    ended: Vec<SessionRecordLine>,
-    levels: Vec<SessionRecordLine>,
-}
-
-/// The last line of each session, without what has expired, and of each caller no more
-/// than its share.
-fn compact_lines(lines: Vec<SessionRecordLine>) -> Vec<SessionRecordLine> {
-    let oldest = unix_time().as_secs().saturating_sub(MAX_SESSION_AGE.as_secs());
-    let mut callers: HashMap<Option<String>, CallerRecord> = HashMap::new();
-    let mut last: HashMap<String, SessionRecordLine> = HashMap::new();
-    for line in lines.into_iter().filter(|line| line.issued >= oldest) {
-        match &line.session {
-            None => {
-                let record = callers.entry(line.caller).or_default();
-                record.all_ended_until = record.all_ended_until.max(Some(line.issued));
-            }
-            // Who has ended does not begin again.
-            Some(session) if last.get(session).is_some_and(|it| it.level.is_none()) => {}
-            Some(session) => drop(last.insert(session.clone(), line)),
-        }
-    }
-    for line in last.into_values() {
-        let record = callers.entry(line.caller.clone()).or_default();
-        match line.level {
-            None => record.ended.push(line),
-            Some(_) => record.levels.push(line),
-        }
-    }
-    callers.into_iter().flat_map(|(caller, record)| record.compact(caller)).collect()
-}
-
-impl CallerRecord {
-    fn compact(mut self, caller: Option<String>) -> Vec<SessionRecordLine> {
-        // A session whose end is forgotten stays ended, with all of this caller's that are
-        // as old. That a level is forgotten ends nothing.
-        let forgotten = drop_oldest(&mut self.ended, MAX_ENDS_PER_CALLER);
-        drop_oldest(&mut self.levels, MAX_LEVELS_PER_CALLER);
-        let until = self.all_ended_until.max(forgotten);
-        let bound =
-            until.map(|issued| SessionRecordLine { session: None, issued, caller, level: None });
-        let rest = self.ended.into_iter().chain(self.levels);
-        let rest = rest.filter(|line| until.is_none_or(|until| line.issued > until));
-        bound.into_iter().chain(rest).collect()
-    }
-}
-
-/// Keep the lines of the sessions that were begun last; when the youngest of the others was.
-fn drop_oldest(lines: &mut Vec<SessionRecordLine>, most: usize) -> Option<u64> {
-    lines.sort_unstable_by_key(|line| line.issued);
-    let many = lines.len().saturating_sub(most);
-    lines.drain(..many).next_back().map(|line| line.issued)
+    let aside = move_damaged_file(path)?;
+    tracing::warn!(
+        "{} was damaged, and a new key was made: clients of earlier MCP sessions have to \
+         connect again; the old file is {}",
+        path.display(),
+        aside.display()
+    );
+    let error = || io::Error::other(format!("{} cannot be made", path.display()));
+    read_key(path)?.ok_or_else(error)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use moonlark_state::write_private_file;
+
+    use super::super::session_record::RECORD_NAME;
     use super::*;
 
     fn content(name: &str, issued: u64) -> SessionIdContent {
@@ -352,85 +188,26 @@ mod tests {
         assert!(error.contains("chmod 600"), "{error}");
     }
 
-    fn line(caller: &str, number: u64, issued: u64, level: Option<&str>) -> SessionRecordLine {
-        SessionRecordLine {
-            session: Some(format!("{caller} {number:030}")),
-            issued,
-            caller: Some(caller_key(Some(caller))),
-            level: level.map(str::to_owned),
-        }
-    }
-
-    fn session(caller: &str, number: u64, issued: u64) -> SessionIdContent {
-        let caller = Some(caller.to_owned());
-        let name = format!("{} {number:030}", caller.as_deref().unwrap());
-        SessionIdContent { name, issued, caller, initialize: None }
-    }
-
-    /// A record of these lines, to which one more was added.
-    fn record_of(folder: &Path, lines: &[SessionRecordLine]) -> SessionRecord {
-        let record = SessionRecord::new(folder.join(RECORD_NAME));
-        let (last, lines) = lines.split_last().unwrap();
-        let mut text = Vec::new();
-        for line in lines {
-            serde_json::to_writer(&mut text, line).unwrap();
-            text.push(b'\n');
-        }
-        assert!(text.len() as u64 > MAX_RECORD_BYTES);
-        write_private_file(&record.path, &text).unwrap();
-        record.add_line(last).unwrap();
-        assert!(record.path.metadata().unwrap().len() < MAX_RECORD_BYTES / 2);
-        record
-    }
-
-    #[test]
-    fn a_long_record_is_shortened_and_nobody_who_was_ended_comes_back() {
+    #[tokio::test]
+    async fn a_damaged_key_is_moved_away_for_one_that_all_processes_have() {
         let folder = tempfile::tempdir().unwrap();
-        let start = unix_time().as_secs() - 100_000;
-        let ended = |number| line("bob", number, start + number, None);
-        let record = record_of(folder.path(), &(0..=20_000).map(ended).collect::<Vec<_>>());
-        let find = |caller, number, issued| {
-            record.find_session(&session(caller, number, start + issued)).unwrap()
-        };
-        for number in [0, 10_000, 15_000, 19_999, 20_000] {
-            assert_eq!(find("bob", number, number), RecordedSession::Ended, "{number}");
+        let key = folder.path().join(KEY_NAME);
+        let one = content("one", unix_time().as_secs());
+        let first = SessionVault::open(folder.path()).unwrap();
+        let id = first.seal_id(one.clone()).unwrap();
+        for damaged in [&b""[..], &[7; SESSION_KEY_BYTES - 1], &[7; SESSION_KEY_BYTES + 1]] {
+            write_private_file(&key, damaged).unwrap();
+            let vaults: Vec<_> = std::thread::scope(|scope| {
+                let open = || SessionVault::open(folder.path()).unwrap();
+                let all: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+                all.into_iter().map(|it| it.join().unwrap()).collect()
+            });
+            assert_eq!(vaults[0].open_id(&id), None);
+            let renewed = vaults[0].seal_id(one.clone()).unwrap();
+            assert!(vaults.iter().all(|it| it.open_id(&renewed) == Some(one.clone())));
+            assert_eq!(std::fs::read(&key).unwrap().len(), SESSION_KEY_BYTES);
+            let aside = folder.path().join("sessions.key.damaged");
+            assert_eq!(std::fs::read(aside).unwrap(), damaged);
         }
-        assert_eq!(find("bob", 30_000, 19_500), RecordedSession::Open(None));
-        // That many ends were forgotten costs only the one who ended them.
-        assert_eq!(find("bob", 30_000, 10_000), RecordedSession::Ended);
-        assert_eq!(find("alice", 1, 0), RecordedSession::Open(None));
-    }
-
-    #[test]
-    fn levels_that_a_caller_sets_again_and_again_end_nobodys_session() {
-        let folder = tempfile::tempdir().unwrap();
-        let start = unix_time().as_secs() - 1000;
-        // One session of bob's, then many; alice has ended one and has set the level of another.
-        let mut lines = vec![
-            line("alice", 1, start, None),
-            line("alice", 2, start, Some("error")),
-            line("alice", 3, start, Some("error")),
-            line("alice", 3, start, None),
-            line("alice", 3, start, Some("debug")),
-        ];
-        lines.extend((0..14_000).map(|round| {
-            line("bob", 1, start + 1, Some(if round % 2 == 0 { "info" } else { "debug" }))
-        }));
-        lines.extend((2..5000).map(|number| line("bob", number, start + 2, Some("info"))));
-        let record = record_of(folder.path(), &lines);
-        let find =
-            |caller, number, issued| record.find_session(&session(caller, number, issued)).unwrap();
-        let level = |level: &str| RecordedSession::Open(Some(level.to_owned()));
-        assert_eq!(find("alice", 1, start), RecordedSession::Ended);
-        assert_eq!(find("alice", 2, start), level("error"));
-        assert_eq!(find("alice", 3, start), RecordedSession::Ended);
-        assert_eq!(find("alice", 4, start), RecordedSession::Open(None));
-        // A level of bob's may be forgotten, a session is not.
-        for number in [1, 2, 4000, 4999] {
-            assert_ne!(find("bob", number, start + 2), RecordedSession::Ended, "{number}");
-        }
-        let kept = read_lines(&File::open(&record.path).unwrap()).unwrap();
-        assert_eq!(kept.len(), 3 + MAX_LEVELS_PER_CALLER);
-        assert!(kept.iter().all(|line| line.session.is_some()));
     }
 }
