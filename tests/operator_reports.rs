@@ -55,6 +55,53 @@ fn doctor_marks_warnings_as_such_and_counts_what_it_found() {
 }
 
 #[test]
+fn doctor_warns_where_callers_approve_their_own_calls() {
+    let config = "[server]\nport = 0\n[approvals]\nby = 'caller'\n";
+    let project = Project::new(&[("moonlark.toml", config), ("tools/greet.lua", GREET)]);
+    assert!(!out(&project.run(&["doctor"])).contains("approvals"), "no rule requires approval");
+    let rule = "[[policy.rules]]\ntools = ['greet']\naction = 'approve'\n";
+    project.write("moonlark.toml", &format!("{config}{rule}"));
+    let doctor = project.run(&["doctor"]);
+    let warned = "  ! approvals: warning: rules require approval, and approvals.by = \"caller\" lets callers approve their own calls
+    hint: set approvals.by = \"operator\"
+";
+    assert!(out(&doctor).contains(warned), "{}", out(&doctor));
+    assert!(out(&doctor).ends_with("\nnothing wrong, 1 warning\n"), "{}", out(&doctor));
+    project.write("moonlark.toml", &format!("{config}{rule}").replace("caller", "operator"));
+    assert!(!out(&project.run(&["doctor"])).contains("approvals"));
+}
+
+#[test]
+fn doctor_names_some_of_many_changed_names_and_says_how_to_see_all() {
+    let tool = |number: usize| {
+        (
+            format!("tools/{number:02}.lua"),
+            GREET.replace("\"greet\"", &format!("\"greet.{number:02}\"")),
+        )
+    };
+    let files: Vec<(String, String)> = (1..=13).map(tool).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+    let project = Project::new(&files);
+    project.write("moonlark.toml", "[server]\nport = 0\n");
+    let doctor = out(&project.run(&["doctor"]));
+    let named = |number: usize| {
+        format!(
+            "greet.{number:02} is listed to MCP clients as greet_{number:02} (characters that models refuse)"
+        )
+    };
+    let lines: Vec<&str> =
+        doctor.lines().filter_map(|line| line.strip_prefix("  ✓ names: ")).collect();
+    let rest = "and 3 more tools under another name: `moonlark doctor --json` names all";
+    let some: Vec<String> = (1..=10).map(named).chain([rest.to_owned()]).collect();
+    assert_eq!(lines, some);
+
+    let report: Value = serde_json::from_slice(&project.run(&["doctor", "--json"]).stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap().iter();
+    let all = findings.filter(|it| it["what"] == "names").map(|it| it["text"].as_str().unwrap());
+    assert_eq!(all.collect::<Vec<_>>(), (1..=13).map(named).collect::<Vec<_>>());
+}
+
+#[test]
 fn doctor_says_who_has_the_address() {
     let stranger = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = stranger.local_addr().unwrap();

@@ -240,4 +240,19 @@ impl ApiConfig {
         }
         faults
     }
+    /// The schemes whose `token_url` is no address, and what is wrong with it. The client's
+    /// secret would go to where the document says instead.
+    pub(crate) fn find_token_url_faults(&self) -> impl Iterator<Item = (&str, String)> {
+        let schemes = match &self.auth {
+            ApiAuthConfig::Schemes(schemes) => Some(schemes),
+            ApiAuthConfig::None | ApiAuthConfig::Secret(_) => None,
+        };
+        schemes.into_iter().flatten().filter_map(|(scheme, given)| match given {
+            ApiSchemeAuth::Client(client) => {
+                let fault = client.token_url.as_deref().and_then(web_address_fault)?;
+                Some((scheme.as_str(), fault))
+            }
+            ApiSchemeAuth::Secret(_) => None,
+        })
+    }
 }

@@ -5,6 +5,8 @@
 //! library's; only this file and [`crate::login_problems`] know its types. When a token
 //! is needed, where it is kept and who is asked is decided elsewhere.
 
+use std::fmt;
+
 use moonlark_core::{Problem, ProblemCode, Result};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, ClientCredentialsConfig,
@@ -31,7 +33,7 @@ pub(super) struct OAuthFlow {
 }
 
 /// What a login brought back.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct OAuthCallback {
     pub(super) code: Option<String>,
     pub(super) state: Option<String>,
@@ -367,6 +369,17 @@ impl OAuthFlow {
 pub(super) fn find_missing_scope(challenge: &str, url: &Url) -> Option<String> {
     let challenge = WWWAuthenticateParams::parse(challenge, url);
     challenge.scope.clone().filter(|_| challenge.is_insufficient_scope())
+}
+
+/// Without the code and the state, which can be exchanged for tokens.
+impl fmt::Debug for OAuthCallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuthCallback")
+            .field("issuer", &self.issuer)
+            .field("error", &self.error)
+            .field("error_description", &self.error_description)
+            .finish_non_exhaustive()
+    }
 }
 
 impl OAuthCallback {

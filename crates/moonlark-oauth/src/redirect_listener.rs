@@ -170,6 +170,8 @@ mod tests {
         let callback = callback.unwrap();
         assert_eq!(callback.code.as_deref(), Some("a+b"));
         assert_eq!(callback.issuer.as_deref(), Some("http://as"));
+        let printed = format!("{callback:?}");
+        assert!(!printed.contains("a+b") && !printed.contains("mine"), "{printed}");
         drop(idle);
     }
 

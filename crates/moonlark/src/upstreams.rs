@@ -13,7 +13,7 @@ use moonlark_core::limits::CallLimits;
 use moonlark_core::secret::{SecretText, SecretValue, Secrets};
 use moonlark_core::source_resources::{SourceHealth, SourceResources, SourceState};
 use moonlark_core::tool::CallScope;
-use moonlark_core::{Problem, Result, Tool};
+use moonlark_core::{Problem, Result, SourceLocation, Tool};
 use moonlark_gateway::Gateway;
 use moonlark_mcp_client::{
     ClosePace, McpConnectionLimits, McpTransportConfig, PinDifference, Upstream, UpstreamSettings,
@@ -65,8 +65,8 @@ impl UpstreamStartPermits {
 struct RunningUpstream {
     config: McpServerConfig,
     limits: CallLimits,
-    /// None if it is out of order: the configuration says why.
-    upstream: Option<Upstream>,
+    /// Or what is wrong with its configuration.
+    upstream: Result<Upstream, Vec<Problem>>,
 }
 
 /// What the servers of a project, or its APIs, have for the catalog.
@@ -103,39 +103,41 @@ impl UpstreamServers {
                 .remove(name)
                 .filter(|running| running.config == *config && running.limits == limits);
             let next = kept.unwrap_or_else(|| {
-                let start = || {
-                    let mut settings = upstream_settings(name, config, limits.clone(), loaded);
-                    settings.start_permits = start_permits.clone();
+                let upstream = usable_settings(name, config, &limits, loaded).map(|settings| {
+                    let settings =
+                        UpstreamSettings { start_permits: start_permits.clone(), ..settings };
                     let changed = self.changed.clone();
                     let tell = Arc::new(move || changed.notify_one());
                     Upstream::start(settings, gateway.clone(), tell)
-                };
-                for problem in &config.outage {
+                });
+                for problem in upstream.as_ref().err().into_iter().flatten() {
                     tracing::warn!(target: "upstream", "{problem}");
                 }
-                let upstream = config.outage.is_empty().then(start);
                 RunningUpstream { config: config.clone(), limits, upstream }
             });
             running.insert(name.clone(), next);
         }
         drop(running);
-        for upstream in old.into_values().filter_map(|gone| gone.upstream) {
+        for upstream in old.into_values().filter_map(|gone| gone.upstream.ok()) {
             spawn_to_finish(upstream.stop(ClosePace::Gentle));
         }
     }
 
     pub(crate) fn current_offerings(&self) -> SourceOfferings {
         let mut offered = SourceOfferings::default();
-        for (name, RunningUpstream { upstream, config, .. }) in self.running.lock().iter() {
-            let Some(upstream) = upstream else {
-                offered.health.push(SourceHealth {
-                    source: name.clone(),
-                    state: SourceState::Failed,
-                    problem: config.outage.first().cloned(),
-                    ..SourceHealth::default()
-                });
-                offered.problems.extend(config.outage.iter().cloned());
-                continue;
+        for (name, RunningUpstream { upstream, .. }) in self.running.lock().iter() {
+            let upstream = match upstream {
+                Ok(upstream) => upstream,
+                Err(problems) => {
+                    offered.health.push(SourceHealth {
+                        source: name.clone(),
+                        state: SourceState::Failed,
+                        problem: problems.first().cloned(),
+                        ..SourceHealth::default()
+                    });
+                    offered.problems.extend(problems.iter().cloned());
+                    continue;
+                }
             };
             offered.tools.extend(upstream.tools());
             offered.offers.extend(upstream.offers());
@@ -149,7 +151,8 @@ impl UpstreamServers {
     /// Wait until each has been tried once.
     pub(crate) async fn wait_until_tried(&self) {
         let all: Vec<_> = (self.running.lock().values())
-            .filter_map(|running| running.upstream.as_ref().map(Upstream::wait_first_attempt))
+            .filter_map(|running| running.upstream.as_ref().ok())
+            .map(Upstream::wait_first_attempt)
             .collect();
         futures::future::join_all(all).await;
     }
@@ -157,7 +160,7 @@ impl UpstreamServers {
     /// Clients wait no longer for those that have not connected yet.
     pub(crate) fn stop_waiting_for_start(&self) {
         let running = self.running.lock();
-        for upstream in running.values().filter_map(|it| it.upstream.as_ref()) {
+        for upstream in running.values().filter_map(|it| it.upstream.as_ref().ok()) {
             upstream.stop_waiting_for_start();
         }
     }
@@ -170,9 +173,9 @@ impl UpstreamServers {
         approve: bool,
     ) -> Option<Result<Vec<PinDifference>>> {
         let running = self.running.lock();
-        let RunningUpstream { upstream, config, .. } = running.get(name)?;
-        let Some(upstream) = upstream else {
-            return config.outage.first().map(|problem| Err(problem.clone()));
+        let upstream = match &running.get(name)?.upstream {
+            Ok(upstream) => upstream,
+            Err(problems) => return problems.first().map(|problem| Err(problem.clone())),
         };
         Some(upstream.pin_differences().and_then(|differences| {
             if approve {
@@ -184,7 +187,7 @@ impl UpstreamServers {
 
     pub(crate) async fn stop_all(&self, pace: ClosePace) {
         let all = std::mem::take(&mut *self.running.lock());
-        let all = all.into_values().filter_map(|running| running.upstream);
+        let all = all.into_values().filter_map(|running| running.upstream.ok());
         let stopped = futures::future::join_all(all.map(|upstream| upstream.stop(pace)));
         match pace {
             ClosePace::Gentle => drop(stopped.await),
@@ -199,19 +202,49 @@ pub(crate) fn upstream_listing_file(loaded: &LoadedConfig, server: &str) -> std:
     moonlark_mcp_client::listing_file_path(&loaded.state, server)
 }
 
+/// The settings of a server that has all it needs.
+fn usable_settings(
+    name: &str,
+    config: &McpServerConfig,
+    limits: &CallLimits,
+    loaded: &LoadedConfig,
+) -> Result<UpstreamSettings, Vec<Problem>> {
+    if !config.outage.is_empty() {
+        return Err(config.outage.clone());
+    }
+    upstream_settings(name, config, limits.clone(), loaded).map_err(|problem| vec![problem])
+}
+
+/// The address of a server, if it has one. That it can be read was checked with the file,
+/// where it is in the file: what cannot is never taken for a command.
+pub(crate) fn upstream_url(name: &str, config: &McpServerConfig) -> Result<Option<Url>> {
+    let url = config.url.as_deref().map(Url::parse).transpose();
+    url.map_err(|error| {
+        Problem::bad_config(format!("the address of {name} cannot be read: {error}"))
+            .at_location(SourceLocation::in_file(format!("mcp_servers.{name}.url")))
+            .with_hint("write it as https://host/path")
+    })
+}
+
 /// What the configuration means for the one that connects.
-pub(crate) fn upstream_settings(
+fn upstream_settings(
     name: &str,
     config: &McpServerConfig,
     limits: CallLimits,
     loaded: &LoadedConfig,
-) -> UpstreamSettings {
+) -> Result<UpstreamSettings> {
     let root = &loaded.root;
     let hidden = |of: &BTreeMap<String, RedactedString>| -> BTreeMap<String, SecretText> {
         of.iter().map(|(key, value)| (key.clone(), SecretText::new(value.0.clone()))).collect()
     };
-    let url = config.url.as_deref().and_then(|url| Url::parse(url).ok());
+    let url = upstream_url(name, config)?;
     let way = match (&config.command, url.clone()) {
+        (Some(command), _) => McpTransportConfig::Stdio {
+            command: command.clone(),
+            args: config.args.clone(),
+            env: hidden(&config.env),
+            cwd: config.cwd.as_ref().map_or_else(|| root.clone(), |cwd| root.join(cwd)),
+        },
         (None, Some(url)) => {
             let headers = hidden(&config.headers);
             match config.transport.unwrap_or_default() {
@@ -219,13 +252,10 @@ pub(crate) fn upstream_settings(
                 McpHttpTransport::Sse => McpTransportConfig::Sse { url, headers },
             }
         }
-        (command, _) => McpTransportConfig::Stdio {
-            // That it is there was checked when the file was read.
-            command: command.clone().unwrap_or_default(),
-            args: config.args.clone(),
-            env: hidden(&config.env),
-            cwd: config.cwd.as_ref().map_or_else(|| root.clone(), |cwd| root.join(cwd)),
-        },
+        (None, None) => {
+            return Err(Problem::bad_config(format!("{name} has neither command nor url"))
+                .at_location(SourceLocation::in_file(format!("mcp_servers.{name}"))));
+        }
     };
     let connect = config.connect_timeout.to_duration();
     let secrets = config.secrets.iter().map(ConfigSecret::to_secret_value);
@@ -246,7 +276,7 @@ pub(crate) fn upstream_settings(
     };
     let scope =
         CallScope { secrets: secrets.clone(), limits: limits.clone(), ..CallScope::default() };
-    UpstreamSettings {
+    Ok(UpstreamSettings {
         target: UpstreamTarget {
             name: name.to_owned(),
             way,
@@ -268,7 +298,7 @@ pub(crate) fn upstream_settings(
         start_permits: Arc::new(Semaphore::new(1)),
         roots: root_uris(config, root),
         state: loaded.state.clone(),
-    }
+    })
 }
 
 /// The secret that the configuration has for a login, and its key.
@@ -299,4 +329,32 @@ fn root_uris(config: &McpServerConfig, root: &Path) -> Vec<String> {
         Url::from_directory_path(folder).ok().map(String::from)
     };
     config.roots.iter().filter_map(uri).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_read_is_a_problem_and_no_command() {
+        let loaded = moonlark_config::config_file::load_config(
+            None,
+            tempfile::tempdir().unwrap().path(),
+            &|_| None,
+        );
+        let loaded = loaded.unwrap();
+        let config = McpServerConfig { url: Some("exam ple".into()), ..McpServerConfig::default() };
+        let settings = usable_settings("docs", &config, &CallLimits::default(), &loaded);
+        assert_eq!(
+            settings.err().unwrap()[0].to_string(),
+            "error[bad_config]: the address of docs cannot be read: relative URL without a base\n  \
+             --> mcp_servers.docs.url\nhint: write it as https://host/path"
+        );
+        let config = McpServerConfig::default();
+        let settings = usable_settings("docs", &config, &CallLimits::default(), &loaded);
+        assert_eq!(
+            settings.err().unwrap()[0].to_string(),
+            "error[bad_config]: docs has neither command nor url\n  --> mcp_servers.docs"
+        );
+    }
 }

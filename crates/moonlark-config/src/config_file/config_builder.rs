@@ -234,6 +234,12 @@ fn find_config_faults(config: &ProjectConfig) -> Vec<(ConfigKeyPath, ConfigFault
             (key, ConfigFault { message: fault.message, hint, follows_key: false })
         }));
     }
+    for (name, api) in &config.apis {
+        faults.extend(api.find_token_url_faults().map(|(scheme, message)| {
+            let key = ConfigKeyPath::from_keys(["apis", name, "auth", scheme, "token_url"]);
+            (key, message.into())
+        }));
+    }
     let single = [
         ("server", config.server.auth.find_faults()),
         ("store", config.store.find_faults()),

@@ -66,8 +66,7 @@ pub(super) fn find_account(
         return Err(problem.clone().into());
     }
     prepare_state_folder(&loaded.state);
-    let url = server.url.as_deref().and_then(|url| Url::parse(url).ok());
-    let Some(url) = url else {
+    let Some(url) = upstreams::upstream_url(name, server)? else {
         let message = format!("the upstream {name} is a command, which needs no login");
         let hint = format!("give it what it needs in env of [mcp_servers.{name}]");
         return Err(Problem::bad_request(message).with_hint(hint).into());

@@ -56,6 +56,33 @@ hint: remove one of the two",
 }
 
 #[test]
+fn an_address_that_cannot_be_read_is_reported_at_its_line_wherever_it_is() {
+    check(
+        r#"[mcp_servers.docs]
+url = "exam ple"
+[apis.shop]
+spec = "shop.yaml"
+base_url = "shop"
+[apis.shop.auth."log in"]
+client_id = "a"
+client_secret = "b"
+token_url = "auth.example.com/token"
+"#,
+        &[
+            "error[bad_config]: mcp_servers.docs.url: must be an address that begins with http:// or https://
+  --> moonlark.toml:2:1
+hint: for example: url = \"https://mcp.example.com/mcp\"",
+            "error[bad_config]: apis.shop.base_url: must be an address that begins with http:// or https://
+  --> moonlark.toml:5:1
+hint: for example: base_url = \"https://api.example.com/v1\"",
+            "error[bad_config]: apis.shop.auth.\"log in\".token_url: must be an address that begins with http:// or https://
+  --> moonlark.toml:9:1
+hint: correct apis.shop.auth.\"log in\".token_url, or leave it out",
+        ],
+    );
+}
+
+#[test]
 fn an_unknown_key_names_the_nearest_or_all_valid_ones() {
     check(
         "wibble = 1\nserverr = { port = true }\nlimits.tools.x.runs = 5\n\"a b\" = 1",
