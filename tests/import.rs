@@ -1,11 +1,12 @@
 //! `moonlark import`, with files as the clients write them. `moonlark install` is
-//! in `import/install.rs`, at the same desk, and one table over all clients in
+//! in `import/install.rs`, at the same desk, its tokens in `import/install_tokens.rs`, and one table over all clients in
 //! `import/every_client.rs`; what a client of the desktop makes of it is in
 //! `import/desktop_client.rs`.
 
 mod desktop_client;
 mod every_client;
 mod install;
+mod install_tokens;
 mod other_projects;
 
 use std::os::unix::fs::PermissionsExt;
@@ -353,9 +354,14 @@ fn secrets_are_written_only_when_asked_for_and_never_printed() {
     )]);
     let report = desk.run(&["import", "servers.json", "--dry-run", "--json"]);
     assert!(!report.contains("hunter"), "{report}");
+    // Others could read it before.
+    desk.write("project/moonlark.toml", "# mine\n");
+    let path = desk.path("project/moonlark.toml");
+    std::fs::set_permissions(path, PermissionsExt::from_mode(0o644)).unwrap();
     let said = desk.run(&["import", "servers.json", "--keep-secrets"]);
     assert!(!said.contains("hunter"), "{said}");
-    assert!(said.ends_with("moonlark.toml may hold secrets now: keep it to yourself\n"), "{said}");
+    let ending = "\nmoonlark.toml holds secrets: it is now readable by you alone; keep it out of what you commit\n";
+    assert!(said.ends_with(ending), "{said}");
     let written = desk.read("project/moonlark.toml");
     for secret in ["ann:hunter2@", "hunter3", "token=hunter4", "Bearer hunter5"] {
         assert!(written.contains(secret), "{secret} in\n{written}");

@@ -310,8 +310,12 @@ fn install_http_writes_where_the_server_is_and_a_token_where_one_is_needed() {
     assert!(desk.run(&["token", "list"]).contains("cursor"));
     // The same token the next time, and out again.
     assert!(desk.run(&["install", "cursor", "--http"]).starts_with("Nothing to do: "));
-    desk.run(&["install", "cursor", "--undo"]);
+    let said = desk.run(&["install", "cursor", "--undo"]);
+    assert!(said.contains("\nTook the token of cursor back: it is no longer valid\n"), "{said}");
     assert!(!desk.has(CURSOR));
+    let call = json!({"name": "hello", "arguments": {}});
+    let answer = mcp(&server.address, &[("Authorization", header)], "tools/call", call);
+    assert_eq!(answer["error"]["data"]["code"], "unauthorized", "{answer}");
 
     let refused = desk.fail(&["install", "claude-desktop", "--http"]);
     assert_eq!(

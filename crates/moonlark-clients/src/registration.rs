@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 use url::{Host, Url};
 
 use super::config_syntax::ConfigSyntax;
-use super::server_entry::{is_moonlark_entry, reached_url, use_same_transport};
+use super::server_entry::{is_moonlark_entry, reached_url, shown_token, use_same_transport};
 use super::syntax_tree::{SyntaxNode, SyntaxNodeKind, TextFault};
 use super::{ClientApp, secret_detection, toml_text, yaml_edit};
 
@@ -23,6 +23,13 @@ pub struct ClientRegistration<'a> {
     pub syntax: ConfigSyntax,
     /// The file as people know it.
     pub label: &'a str,
+}
+
+/// A token that a server of a client's file shows.
+pub struct ShownToken {
+    pub token: String,
+    /// Where it is shown.
+    pub url: String,
 }
 
 impl ClientRegistration<'_> {
@@ -103,6 +110,32 @@ impl ClientRegistration<'_> {
         let root = self.syntax.parse(text).ok().flatten();
         let servers = root.as_ref().and_then(|root| root.find_path(&[self.client.servers_key()]));
         servers.map(SyntaxNode::entry_names).unwrap_or_default()
+    }
+
+    /// The tokens that servers of a text show to Moonlark, in its order.
+    pub fn shown_tokens(&self, text: &str) -> Vec<ShownToken> {
+        let root = self.syntax.parse(text).ok().flatten();
+        let servers = root.as_ref().and_then(|root| root.find_path(&[self.client.servers_key()]));
+        let entries = match servers.map(SyntaxNode::to_json) {
+            Some(Json::Object(entries)) => entries.into_iter().collect(),
+            Some(Json::Array(entries)) => {
+                let name = |entry: &Json| entry["name"].as_str().unwrap_or_default().to_owned();
+                entries.into_iter().map(|entry| (name(&entry), entry)).collect()
+            }
+            _ => Vec::new(),
+        };
+        let shown = entries.iter().filter(|(name, entry)| is_moonlark_named(name, entry));
+        shown
+            .filter_map(|(_, entry)| {
+                let (token, url) = (shown_token(entry)?.to_owned(), reached_url(entry)?.to_owned());
+                Some(ShownToken { token, url })
+            })
+            .collect()
+    }
+
+    /// Whether a text has what nobody else should read.
+    pub fn holds_secret(&self, text: &str) -> bool {
+        self.without_secrets(text) != text
     }
 
     /// `text` for people: the lines around ours may be those of a server with a token.

@@ -5,6 +5,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use moonlark_core::{Problem, Result, SourceLocation};
@@ -16,6 +17,10 @@ use crate::atomic_file::{create_copy, write_private_file, write_user_file};
 const MAX_USER_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+const PRIVATE_FILE_MODE: u32 = 0o600;
+/// What others than the owner may do.
+const SHARED_MODE_BITS: u32 = 0o077;
 
 /// A file as it was found.
 pub struct UserTextFile {
@@ -51,7 +56,8 @@ impl UserTextFile {
         self.text.as_deref().unwrap_or_default()
     }
 
-    /// Put `text` in its place, if it is still as it was found.
+    /// Put `text` in its place, if it is still as it was found. With `private`, only this
+    /// user may read it from then on.
     pub fn replace_text(&self, text: &str, private: bool) -> Result<()> {
         let now = UserTextFile::read(&self.path, self.label.clone())?;
         if now.text != self.text {
@@ -59,9 +65,9 @@ impl UserTextFile {
                 .at_location(SourceLocation::in_file(&self.label))
                 .with_hint("nothing was changed by this command; run it again"));
         }
-        let (target, permissions) = self.writable_target()?;
+        let (target, _) = self.writable_target()?;
         let bytes = format!("{}{text}", self.byte_order_mark()).into_bytes();
-        let written = if permissions.is_none() && private {
+        let written = if private {
             write_private_file(&target, bytes)
         } else {
             write_user_file(&target, bytes)
@@ -69,12 +75,31 @@ impl UserTextFile {
         written.map_err(|error| self.file_problem("write", &error))
     }
 
-    /// Keep it as it is under another name. The first copy stays: it is the one
-    /// from before anything was changed.
-    pub fn create_backup(&self) -> Result<()> {
+    /// Whether others than this user may do anything with it.
+    pub fn is_shared(&self) -> bool {
+        let file = fs::metadata(&self.path);
+        file.is_ok_and(|file| file.permissions().mode() & SHARED_MODE_BITS != 0)
+    }
+
+    /// Leave it to this user alone.
+    pub fn make_private(&self) -> Result<()> {
+        if !self.is_shared() {
+            return Ok(());
+        }
+        let private = Permissions::from_mode(PRIVATE_FILE_MODE);
+        let made = fs::set_permissions(&self.path, private);
+        made.map_err(|error| self.file_problem("change the permissions of", &error))
+    }
+
+    /// Keep it as it is under another name, with `private` for this user alone. The first
+    /// copy stays: it is the one from before anything was changed.
+    pub fn create_backup(&self, private: bool) -> Result<()> {
         // A copy of what will not be changed would only lie about.
         let (_, permissions) = self.writable_target()?;
-        let (Some(text), Some(permissions)) = (&self.text, permissions) else { return Ok(()) };
+        let (Some(text), Some(mut permissions)) = (&self.text, permissions) else { return Ok(()) };
+        if private {
+            permissions.set_mode(PRIVATE_FILE_MODE);
+        }
         let bytes = format!("{}{text}", self.byte_order_mark()).into_bytes();
         create_copy(&self.backup_path(), &bytes, permissions)
             .map_err(|error| self.file_problem("copy", &error))

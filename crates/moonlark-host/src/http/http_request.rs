@@ -1,5 +1,7 @@
 //! Arguments become a request: address, headers, body, each of them checked.
 
+use std::fmt;
+
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use moonlark_core::limits::format_size;
@@ -44,12 +46,19 @@ impl HttpRequestSpec {
 }
 
 /// One request on its way, from hop to hop.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct OutgoingHttpRequest {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: Option<bytes::Bytes>,
+}
+
+/// Without the address, the headers and the body, which may have secrets in them.
+impl fmt::Debug for OutgoingHttpRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutgoingHttpRequest").field("method", &self.method).finish_non_exhaustive()
+    }
 }
 
 impl OutgoingHttpRequest {
@@ -293,6 +302,19 @@ mod tests {
         assert_eq!(add("http://a/?x=1", r#"{"y": [1, "ä b"]}"#), "http://a/?x=1&y=1&y=%C3%A4%20b");
         assert_eq!(add("http://a/#f", r#"{"y": true}"#), "http://a/?y=true");
         assert_eq!(add("http://a/?x=1", "{}"), "http://a/?x=1");
+    }
+
+    #[test]
+    fn a_request_is_printed_without_its_secrets() {
+        let headers = Object::from_iter([("x-api-key".to_owned(), "hunter22".into())]);
+        let ask = HttpRequestSpec {
+            url: "https://example.com/?key=hunter22".to_owned(),
+            headers: Some(ScriptTable(headers)),
+            ..HttpRequestSpec::default()
+        };
+        let request = OutgoingHttpRequest::new(Method::GET, ask, 100).unwrap();
+        let printed = format!("{request:?}");
+        assert!(printed.contains("GET") && !printed.contains("hunter22"), "{printed}");
     }
 
     #[test]

@@ -23,8 +23,11 @@ use moonlark_config::config_file::{LoadedConfig, RejectedConfig};
 /// How long whoever listens at our address may take to say what it is.
 const HEALTH_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Names that were changed, of which there may be thousands.
+/// Names that were changed, of which there may be thousands: `--json` has all.
 const MAX_SHOWN_NAMES: usize = 10;
+
+/// What findings about those names are of.
+const CHANGED_NAMES: &str = "names";
 
 /// What it may say about itself.
 const MAX_HEALTH_BYTES: u64 = 16 * 1024;
@@ -47,7 +50,11 @@ pub(crate) async fn run(global: &GlobalArgs) -> CommandResult {
 }
 
 pub(crate) async fn run_in(around: &CommandEnvironment<'_>, global: &GlobalArgs) -> CommandResult {
-    print_findings(&collect_findings(around).await?, global)
+    let mut findings = collect_findings(around).await?;
+    if !global.json {
+        shorten_changed_names(&mut findings);
+    }
+    print_findings(&findings, global)
 }
 
 /// The project cannot even be opened.
@@ -180,9 +187,7 @@ async fn collect_findings(
         )),
     };
     findings.push(DoctorFinding::from_result("tools", outcome));
-    findings.extend(
-        changed_name_lines(&catalog).into_iter().map(|it| DoctorFinding::with_success("names", it)),
-    );
+    findings.extend(changed_name_findings(&catalog));
     let prompts =
         catalog.source_resources().iter().filter(|it| it.source.kind == SourceKind::Script);
     let prompts: usize = prompts.map(|it| it.prompts.len()).sum();
@@ -286,19 +291,27 @@ fn no_tool_loads_problem() -> Problem {
 
 /// The tools that clients see under other names than those of their sources, which
 /// lead to them as well.
-fn changed_name_lines(catalog: &Catalog) -> Vec<String> {
-    let mut changes: Vec<String> = (catalog.listed_name_changes())
-        .map(|it| {
-            let (wanted, listed, reason) = (it.wanted, it.listed, it.reason.as_str());
-            format!("{wanted} is listed to MCP clients as {listed} ({reason})")
-        })
-        .collect();
-    let more = changes.len().saturating_sub(MAX_SHOWN_NAMES);
+fn changed_name_findings(catalog: &Catalog) -> impl Iterator<Item = DoctorFinding> {
+    catalog.listed_name_changes().map(|it| {
+        let (wanted, listed, reason) = (it.wanted, it.listed, it.reason.as_str());
+        let text = format!("{wanted} is listed to MCP clients as {listed} ({reason})");
+        DoctorFinding::with_success(CHANGED_NAMES, text)
+    })
+}
+
+/// Leave the first of them, and say how to see the others.
+fn shorten_changed_names(findings: &mut Vec<DoctorFinding>) {
+    let is_name = |finding: &DoctorFinding| finding.what == CHANGED_NAMES;
+    let Some(first) = findings.iter().position(is_name) else { return };
+    let more = findings.iter().filter(|it| is_name(it)).count().saturating_sub(MAX_SHOWN_NAMES);
     if more > 0 {
-        changes.truncate(MAX_SHOWN_NAMES);
-        changes.push(format!("and {} under another name", format_count(more, "more tool")));
+        let text = format!(
+            "and {} under another name: `moonlark doctor --json` names all",
+            format_count(more, "more tool")
+        );
+        let rest = first + MAX_SHOWN_NAMES..first + MAX_SHOWN_NAMES + more;
+        findings.splice(rest, [DoctorFinding::with_success(CHANGED_NAMES, text)]);
     }
-    changes
 }
 
 /// Tables of `[limits.tools]` whose name nothing has.

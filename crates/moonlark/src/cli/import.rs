@@ -164,9 +164,15 @@ impl PreparedImport {
         if self.has_changes() {
             // First of all: the new tables need them.
             secrets_file::add_secrets(&self.root, &self.plan.secrets)?;
-            self.target.replace_text(&self.plan.text, self.keep_secrets)?;
+            self.target.replace_text(&self.plan.text, self.writes_secrets())?;
         }
         Ok(())
+    }
+
+    /// Whether secrets go into our configuration: there is more than people are shown.
+    fn writes_secrets(&self) -> bool {
+        let shown = || import_plan::append_to_config(self.target.text(), &self.plan.shown);
+        self.keep_secrets && self.plan.text != shown()
     }
 
     /// The file of secrets, as people in this folder know it.
@@ -307,10 +313,11 @@ impl ImportReport<'_> {
             let set = if variable.is_set { " (has a value in this shell)" } else { "" };
             print_line(format!("  {} for {}{set}", variable.name, variable.servers.join(", ")));
         }
-        if self.import.keep_secrets && self.import.has_changes() {
+        if self.import.writes_secrets() {
+            let (label, is) =
+                (&self.import.target.label, if self.dry_run { "would be" } else { "is now" });
             print_line(format!(
-                "{} may hold secrets now: keep it to yourself",
-                self.import.target.label
+                "{label} holds secrets: it {is} readable by you alone; keep it out of what you commit"
             ));
         }
     }

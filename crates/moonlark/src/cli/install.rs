@@ -2,10 +2,12 @@
 //!
 //! Only one entry of that client's file is ours. Everything else in it, comments
 //! and layout included, stays as it is, unless Moonlark is to be the only one (`only`).
-//! What a client is told that reaches a server over HTTP is in `http_address`.
+//! What a client is told that reaches a server over HTTP is in `http_address`, what becomes
+//! of its token in `released_tokens`.
 
 mod http_address;
 mod moved_servers;
+mod released_tokens;
 
 use std::path::{Path, PathBuf};
 
@@ -28,6 +30,7 @@ use moonlark_clients::server_entry::{config_argument, shown_token};
 use moonlark_clients::{ClientApp, diff};
 use moonlark_state::user_text_file::UserTextFile;
 use moved_servers::MovedServers;
+use released_tokens::ReleasedToken;
 
 #[derive(Args)]
 pub(crate) struct InstallArgs {
@@ -73,7 +76,7 @@ impl InstallArgs {
             super::clap_command().error(ErrorKind::ArgumentConflict, said).exit()
         };
         let file = UserTextFile::read(path, path_label(path, &cwd))?;
-        let mut moved = None;
+        let (mut moved, mut new_token) = (None, None);
         if self.only {
             moved = Some(MovedServers::find_in_file(&self, &file, &places, global)?);
         }
@@ -85,7 +88,9 @@ impl InstallArgs {
             let config = find_config_path(global, &cwd).or_else(made);
             self.check_same_project(&file, config.as_deref())?;
             let entry = if self.http {
-                self.http_entry(&file, global).await?
+                let (entry, made) = self.http_entry(&file, global).await?;
+                new_token = made;
+                entry
             } else {
                 self.stdio_entry(config.as_deref(), moved.is_some())?
             };
@@ -94,14 +99,26 @@ impl InstallArgs {
             }
             self.plan_install(&file, &entry, config.is_some() || self.http, moved.as_ref())?
         };
+        let released = ReleasedToken::find_all(&self, &file, &outcome, global)?;
+        let is_narrowed = outcome.has_token && file.text.is_some() && file.is_shared();
         if !self.dry_run {
             if let Some(moved) = &moved {
                 moved.import.apply_changes()?;
             }
-            outcome.apply_to_file(&file)?;
+            outcome.apply_to_file(&file, &self.registration_in(&file))?;
+            if let Some(token) = &mut new_token {
+                token.mark_written();
+            }
+            released.iter().try_for_each(ReleasedToken::take_back)?;
         }
-        let report =
-            InstallReport { install: &self, file: &file, outcome: &outcome, moved: &moved };
+        let report = InstallReport {
+            install: &self,
+            file: &file,
+            outcome: &outcome,
+            moved: &moved,
+            released: &released,
+            is_narrowed,
+        };
         if global.json {
             print_json(&report.to_json())
         } else {
@@ -226,7 +243,7 @@ struct InstallOutcome {
     text: Option<String>,
     copy: Option<BackupAction>,
     has_config: bool,
-    /// Our entry shows a token, so that a new file is its owner's alone.
+    /// Our entry shows a token, so that the file becomes its owner's alone.
     has_token: bool,
     /// Servers of the copy that were not put back, since more has changed.
     left_in_copy: Vec<String>,
@@ -252,12 +269,17 @@ enum BackupAction {
 }
 
 impl InstallOutcome {
-    fn apply_to_file(&self, file: &UserTextFile) -> CommandResult {
+    fn apply_to_file(&self, file: &UserTextFile, entry: &ClientRegistration<'_>) -> CommandResult {
         if self.text == file.text {
-            return Ok(());
+            // It may be from before, or from somebody who shared it since.
+            return if self.has_token { Ok(file.make_private()?) } else { Ok(()) };
         }
         if self.copy == Some(BackupAction::Keep) {
-            file.create_backup()?;
+            file.create_backup(entry.holds_secret(file.text()))?;
+            let copy = file.read_backup()?;
+            if entry.holds_secret(copy.text()) {
+                copy.make_private()?;
+            }
         }
         match &self.text {
             Some(text) => file.replace_text(text, self.has_token)?,
@@ -275,6 +297,9 @@ struct InstallReport<'a> {
     file: &'a UserTextFile,
     outcome: &'a InstallOutcome,
     moved: &'a Option<MovedServers>,
+    released: &'a [ReleasedToken],
+    /// Others could read the file, which has a token now.
+    is_narrowed: bool,
 }
 
 impl InstallReport<'_> {
@@ -298,6 +323,11 @@ impl InstallReport<'_> {
         });
         if let Some(moved) = self.moved {
             moved.print_report(*dry_run);
+        }
+        self.released.iter().for_each(|token| token.print_report(*dry_run));
+        if self.is_narrowed {
+            let is = if *dry_run { "would be" } else { "is now" };
+            print_line(format!("{label} holds a token: it {is} readable by you alone (mode 600)"));
         }
         if *dry_run {
             return;
@@ -340,6 +370,8 @@ impl InstallReport<'_> {
             "did": self.outcome.did,
             "dry_run": self.install.dry_run,
             "backup": self.backup_label(),
+            "made_private": self.is_narrowed,
+            "tokens": self.released.iter().map(ReleasedToken::to_json).collect::<Vec<_>>(),
             "diff": self.file_diff(),
         })
     }

@@ -161,8 +161,13 @@ fn log_inventory(project: &Project) {
     if more > 0 {
         tracing::warn!("{more} more problems: `moonlark doctor` has all of them");
     }
-    for warning in project.script_warnings().iter().take(MAX_ANNOUNCED_PROBLEMS) {
+    let warnings = project.script_warnings();
+    for warning in warnings.iter().take(MAX_ANNOUNCED_PROBLEMS) {
         tracing::info!("{warning}");
+    }
+    let more = warnings.len().saturating_sub(MAX_ANNOUNCED_PROBLEMS);
+    if more > 0 {
+        tracing::info!("{more} more warnings: `moonlark doctor` has all of them");
     }
 }
 

@@ -161,10 +161,15 @@ fn remove_token(file: &TokenFile, name: &str, global: &GlobalArgs) -> Result<(),
     }
     print_line(format!("the token of {name} is no longer good"));
     if left == 0 {
-        let path = file.path().display();
-        eprint_line(format!(
-            "There is no other in {path}. Callers need one as long as that file is there."
-        ));
+        eprint_no_token_left(file);
     }
     Ok(())
+}
+
+/// What it means that the last token was removed.
+pub(super) fn eprint_no_token_left(file: &TokenFile) {
+    let path = file.path().display();
+    eprint_line(format!(
+        "There is no other in {path}. Callers need one as long as that file is there."
+    ));
 }

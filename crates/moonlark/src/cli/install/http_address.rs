@@ -18,31 +18,60 @@ use moonlark_config::config_file::LoadedConfig;
 use moonlark_state::state_folder::prepare_state_folder;
 use moonlark_state::user_text_file::UserTextFile;
 
+/// A token that was made for the client. It goes again with this, unless the client's file
+/// has it by then.
+pub(super) struct NewToken {
+    file: TokenFile,
+    name: String,
+    text: String,
+    is_written: bool,
+}
+
+impl NewToken {
+    pub(super) fn mark_written(&mut self) {
+        self.is_written = true;
+    }
+}
+
+impl Drop for NewToken {
+    fn drop(&mut self) {
+        if !self.is_written {
+            // What went wrong before is being said already.
+            let _ = self.file.remove_token(&self.name);
+        }
+    }
+}
+
 impl InstallArgs {
+    /// The entry, and the token that was made for it.
     pub(super) async fn http_entry(
         &self,
         file: &UserTextFile,
         global: &GlobalArgs,
-    ) -> Result<Map<String, Json>, CommandError> {
+    ) -> Result<(Map<String, Json>, Option<NewToken>), CommandError> {
         let loaded = load_config(global)?;
         let url = mcp_url(&loaded, running_address(global).await?)?;
         let known = self.find_known_token(file, &url);
-        let token = match (known, self.dry_run) {
-            (Some(known), _) => Some(known),
-            (None, true) => needs_token(&loaded)?.then(|| "…".to_owned()),
+        let made = match (&known, self.dry_run) {
             (None, false) => self.create_token(&loaded)?,
+            _ => None,
         };
-        self.client.http_entry(&self.name, &url, token.as_deref()).ok_or_else(|| {
-            let message = format!(
-                "{} starts its servers itself, and takes no address",
-                self.client.display_name()
-            );
-            Problem::bad_request(message)
-                .with_hint(
+        let token = match (known, &made) {
+            (Some(known), _) => Some(known),
+            (None, Some(made)) => Some(made.text.clone()),
+            (None, None) => (self.dry_run && needs_token(&loaded)?).then(|| "…".to_owned()),
+        };
+        let entry =
+            self.client.http_entry(&self.name, &url, token.as_deref()).ok_or_else(|| {
+                let message = format!(
+                    "{} starts its servers itself, and takes no address",
+                    self.client.display_name()
+                );
+                Problem::bad_request(message).with_hint(
                     "leave --http out: `moonlark stdio` uses the running server of the project",
                 )
-                .into()
-        })
+            })?;
+        Ok((entry, made))
     }
 
     /// The token that our entry has already, for the same address.
@@ -52,7 +81,7 @@ impl InstallArgs {
         (reached_url(&entry) == Some(url)).then(|| token.to_owned())
     }
 
-    fn create_token(&self, loaded: &LoadedConfig) -> Result<Option<String>, CommandError> {
+    fn create_token(&self, loaded: &LoadedConfig) -> Result<Option<NewToken>, CommandError> {
         if !needs_token(loaded)? || self.client.http_entry("", "", None).is_none() {
             return Ok(None);
         }
@@ -70,7 +99,8 @@ impl InstallArgs {
             number += 1;
         }
         prepare_state_folder(&loaded.state);
-        Ok(Some(file.add_token(&name, Vec::new(), false)?))
+        let text = file.add_token(&name, Vec::new(), false)?;
+        Ok(Some(NewToken { file, name, text, is_written: false }))
     }
 }
 
