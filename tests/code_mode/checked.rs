@@ -107,13 +107,15 @@ fn what_a_script_looks_for_in_vain_is_said() {
     world.run("return #sdk.shop.closed()").fails("bad_script", &[object, "its lists: orders"]);
 }
 
-/// A script whose types grow without end. Each number makes another of it.
+/// A script whose types grow without end, and are needed for a method that it calls. Each number
+/// makes another of it.
 fn endless(number: usize) -> String {
     let functions: String = (0..30)
         .map(|i| format!("local function f{}(x) return f{i}(f{i}(x)) end\n", i + 1))
         .collect();
     let first = "local function f0(x) return function(y) return { x, y, x, y } end end\n";
-    format!("{first}{functions}return {number}")
+    let typed = "local text = string.rep('a', 2)\nlocal upper = text:upper()\n";
+    format!("{first}{functions}{typed}return {number}")
 }
 
 #[test]

@@ -25,6 +25,7 @@ pub(crate) mod script_facts;
 mod script_globals;
 mod sdk_names;
 mod string_templates;
+mod syntax_kinds;
 pub(crate) mod tested_values;
 #[cfg(test)]
 mod tests;

@@ -17,20 +17,26 @@ use super::script_checker::JudgedScript;
 
 /// How the process ends when there is nothing to hand over.
 pub(super) const OUT_OF_TIME_EXIT_CODE: i32 = 124;
-/// What the kernel counts processor time in, on every machine.
-const TICKS_PER_SECOND: u64 = 100;
-/// The shortest time that the thread sleeps: one tick.
-const MIN_CLOCK_SLEEP: Duration = Duration::from_millis(1000 / TICKS_PER_SECOND);
+/// The shortest time that the thread sleeps.
+const MIN_CLOCK_SLEEP: Duration = Duration::from_millis(10);
 
 /// Watches one check at a time.
 #[derive(Clone)]
 pub(super) struct CheckClock {
-    watched: Arc<(Mutex<Option<WatchedCheck>>, Condvar)>,
+    watched: Arc<(Mutex<ClockState>, Condvar)>,
+}
+
+#[derive(Default)]
+struct ClockState {
+    check: Option<WatchedCheck>,
+    /// When the thread looks again by itself; none while it waits to be woken. Most checks
+    /// end long before, and cost no change of thread.
+    next_look: Option<Instant>,
 }
 
 struct WatchedCheck {
-    began: Instant,
-    processor_time: Option<Duration>,
+    /// What the process had used when it began.
+    processor_time: Duration,
     limit: Duration,
     /// Asks the type checker to stop.
     stop_typing: Arc<FrontendCancellationToken>,
@@ -52,46 +58,54 @@ impl CheckClock {
     pub(super) fn begin_check(&self, limit: Duration) -> Arc<FrontendCancellationToken> {
         let stop_typing = Arc::new(FrontendCancellationToken::new());
         let check = WatchedCheck {
-            began: Instant::now(),
             processor_time: used_processor_time(),
             limit,
             stop_typing: stop_typing.clone(),
             untyped: None,
         };
-        *self.lock_watched() = Some(check);
-        self.watched.1.notify_one();
+        let mut state = self.lock_watched();
+        state.check = Some(check);
+        let first_look = Instant::now() + limit / 2;
+        if state.next_look.is_none_or(|next| next > first_look) {
+            self.watched.1.notify_one();
+        }
         stop_typing
     }
 
     /// What was found without types, in case there is no time for them.
     pub(super) fn keep_untyped_findings(&self, judged: &JudgedScript) {
-        if let Some(check) = self.lock_watched().as_mut() {
+        if let Some(check) = self.lock_watched().check.as_mut() {
             check.untyped = Some(judged.clone());
         }
     }
 
     /// From here on the process is not ended any more.
     pub(super) fn end_check(&self) {
-        *self.lock_watched() = None;
+        self.lock_watched().check = None;
     }
 
     fn watch_checks(&self) {
-        let mut watched = self.lock_watched();
+        let mut state = self.lock_watched();
         loop {
-            watched = match watched.as_ref().map(WatchedCheck::time_left) {
-                None => self.watched.1.wait(watched).unwrap_or_else(PoisonError::into_inner),
+            state = match state.check.as_ref().map(WatchedCheck::time_left) {
+                None => {
+                    state.next_look = None;
+                    self.watched.1.wait(state).unwrap_or_else(PoisonError::into_inner)
+                }
                 // Handing over under the lock: the check cannot report meanwhile.
-                Some(None) => stop_process(watched.take()),
+                Some(None) => stop_process(state.check.take()),
                 // There is one thread that computes: its time does not pass faster.
                 Some(Some(left)) => {
-                    let sleep = self.watched.1.wait_timeout(watched, left.max(MIN_CLOCK_SLEEP));
+                    let left = left.max(MIN_CLOCK_SLEEP);
+                    state.next_look = Some(Instant::now() + left);
+                    let sleep = self.watched.1.wait_timeout(state, left);
                     sleep.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
     }
 
-    fn lock_watched(&self) -> MutexGuard<'_, Option<WatchedCheck>> {
+    fn lock_watched(&self) -> MutexGuard<'_, ClockState> {
         self.watched.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -99,9 +113,7 @@ impl CheckClock {
 impl WatchedCheck {
     /// How long until the next step is due; None when all of the time is over.
     fn time_left(&self) -> Option<Duration> {
-        let now = self.processor_time.zip(used_processor_time());
-        // Where the system does not tell, the time on the wall is all there is.
-        let used = now.map_or_else(|| self.began.elapsed(), |(then, now)| now.saturating_sub(then));
+        let used = used_processor_time().saturating_sub(self.processor_time);
         let for_types = self.limit / 2;
         if used < for_types {
             return Some(for_types - used);
@@ -119,12 +131,9 @@ fn stop_process(check: Option<WatchedCheck>) -> ! {
     std::process::exit(if told.is_ok() { 0 } else { OUT_OF_TIME_EXIT_CODE })
 }
 
-/// Processor time of this process so far. None where the system does not tell.
-pub(super) fn used_processor_time() -> Option<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name before it may have any character.
-    let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
-    let mut field = || fields.next()?.parse::<u64>().ok();
-    let ticks = field()? + field()?;
-    Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+/// Processor time of this process so far.
+pub(super) fn used_processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    // It begins at zero and only grows.
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -10,6 +10,7 @@ use std::io::BufReader;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use moonlark_core::Module;
 
@@ -26,6 +27,10 @@ pub(super) const CHECK_STACK_BYTES: usize = 128 << 20;
 const MAX_CHECK_GROWTH_BYTES: u64 = 256 << 20;
 /// A worker that keeps more than this beyond that is replaced.
 const MAX_RETAINED_BYTES: u64 = 48 << 20;
+/// Asking the kernel for that takes as long as a short check: it is asked after one that took
+/// longer than this, and after so many others.
+const SHORT_CHECK_TIME: Duration = Duration::from_millis(5);
+const SHORT_CHECKS_PER_LOOK: u32 = 16;
 /// How long after the clock the kernel ends the process, should that have failed.
 const KERNEL_GRACE_SECONDS: u64 = 1;
 
@@ -72,6 +77,8 @@ struct CheckServer {
     clock: CheckClock,
     /// Private memory after the start.
     fresh_bytes: u64,
+    /// Since the kernel was asked how much there is.
+    short_checks: u32,
 }
 
 impl CheckServer {
@@ -82,18 +89,28 @@ impl CheckServer {
         let clock = CheckClock::start();
         let fresh_bytes = bounds::private_bytes();
         bounds::limit_memory(fresh_bytes.map(|fresh| fresh + MAX_CHECK_GROWTH_BYTES));
-        CheckServer { checker, modules, clock, fresh_bytes: fresh_bytes.unwrap_or(0) }
+        CheckServer {
+            checker,
+            modules,
+            clock,
+            fresh_bytes: fresh_bytes.unwrap_or(0),
+            short_checks: 0,
+        }
     }
 
     fn serve_requests(mut self) {
         let mut input = BufReader::new(std::io::stdin());
         while let Ok(request) = read_frame::<CheckRequest>(&mut input) {
             bounds::limit_processor_time(request.limit.as_secs() + 1 + KERNEL_GRACE_SECONDS);
+            let began = used_processor_time();
             // A defect of the checker costs the check, not the script.
             let checked = catch_unwind(AssertUnwindSafe(|| self.run_check(request)));
             self.clock.end_check();
             let report = match checked {
-                Ok(judged) => judged.into_report(self.is_small()),
+                Ok(judged) => {
+                    let is_small = self.is_small_after(used_processor_time().saturating_sub(began));
+                    judged.into_report(is_small)
+                }
                 Err(_) => {
                     JudgedScript { is_untyped: true, ..JudgedScript::default() }.into_report(false)
                 }
@@ -108,11 +125,22 @@ impl CheckServer {
         let CheckRequest { script, catalog, limit, run_type_functions } = request;
         let stop = self.clock.begin_check(limit);
         let catalog = catalog.into_catalog(&self.modules);
-        let bound = TypingLimits { stop, clock: Some(&self.clock), run_type_functions };
+        let bound = TypingLimits {
+            stop,
+            clock: Some(&self.clock),
+            run_type_functions,
+            always_typed: false,
+        };
         self.checker.check_script(&script, &catalog, bound)
     }
 
-    fn is_small(&self) -> bool {
+    /// Whether the process may go on after a check of that length.
+    fn is_small_after(&mut self, took: Duration) -> bool {
+        self.short_checks += 1;
+        if took < SHORT_CHECK_TIME && self.short_checks < SHORT_CHECKS_PER_LOOK {
+            return true;
+        }
+        self.short_checks = 0;
         bounds::private_bytes().is_none_or(|now| now < self.fresh_bytes + MAX_RETAINED_BYTES)
     }
 }
@@ -138,7 +166,7 @@ mod bounds {
 
     /// From now on. The kernel counts whole seconds since the process began.
     pub(super) fn limit_processor_time(seconds: u64) {
-        let Some(used) = super::used_processor_time() else { return };
+        let used = super::used_processor_time();
         let most = Rlimit { current: Some(used.as_secs() + seconds), maximum: None };
         let _ = setrlimit(Resource::Cpu, most);
     }

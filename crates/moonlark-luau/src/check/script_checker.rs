@@ -1,5 +1,6 @@
 //! One script, from its text to what is wrong with it.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use super::script_facts::{
 };
 use super::sdk_names::{SdkCallStyle, SdkNameResolver, SdkReference, global};
 use super::string_templates::find_templates;
+use super::syntax_kinds::{SyntaxKinds, has_declared_result};
 use super::traced_fields::TracedFieldChecker;
 use super::type_checker::TypeChecker;
 use super::typed_fields::TypedFieldChecker;
@@ -52,6 +54,8 @@ pub(super) struct TypingLimits<'x> {
     pub(super) clock: Option<&'x CheckClock>,
     /// See [`super::check_protocol::CheckRequest`].
     pub(super) run_type_functions: bool,
+    /// Look at types also where they can say no more. Only tests say so.
+    pub(super) always_typed: bool,
 }
 
 /// What is said of one script.
@@ -105,12 +109,16 @@ impl ScriptChecker {
             }
         };
         let root = parsed.root();
-        let (mut untyped, used) = judge_script(root, script, catalog, None);
+        let JudgedSyntax { judged: mut untyped, used, needs_types } =
+            judge_script(root, script, catalog, None);
         // The type checker would run them.
         if !bound.run_type_functions
             && let Some(refused) = find_type_function(root)
         {
             untyped.findings.push(refused);
+            return untyped;
+        }
+        if !needs_types && !bound.always_typed && !bound.run_type_functions {
             return untyped;
         }
         untyped.is_untyped = true;
@@ -125,7 +133,7 @@ impl ScriptChecker {
             let text = format!("{}{script}", preamble.text);
             typing.with_semantic_model(text, &bound.stop, |model| {
                 let root = model.module().root()?;
-                Some(judge_script(root, script, catalog, Some((model, &preamble))).0)
+                Some(judge_script(root, script, catalog, Some((model, &preamble))).judged)
             })
         });
         typed.flatten().unwrap_or(untyped)
@@ -177,16 +185,27 @@ fn find_syntax_error(script: &str) -> Vec<CheckFinding> {
     vec![finding.with_optional_hint(hint)]
 }
 
-/// What is wrong with a script, and the functions that it names.
+/// What reading a script comes to.
+struct JudgedSyntax<'c> {
+    judged: JudgedScript,
+    /// The functions that it names.
+    used: Vec<UsedFunction<'c>>,
+    /// Whether types could say more.
+    needs_types: bool,
+}
+
+/// What is wrong with a script, with its types or by its text alone.
 fn judge_script<'a, 'c>(
     root: Block<'a>,
     script: &str,
     catalog: &'c Catalog,
     typed: Option<(&SemanticModel<'a>, &CheckPreamble<'c>)>,
-) -> (JudgedScript, Vec<UsedFunction<'c>>) {
+) -> JudgedSyntax<'c> {
     let facts = ScriptFacts::from_block(root);
     let names = SdkNameResolver { facts: &facts, catalog };
-    let oracle = KindOracle { names: &names, model: typed.map(|(model, _)| model) };
+    let needs_types = Cell::new(false);
+    let model = typed.map(|(model, _)| model);
+    let oracle = KindOracle { names: &names, model, needs_types: &needs_types };
     let fields = typed.map(|(model, preamble)| TypedFieldChecker::new(model, &facts, preamble));
     let scopes = LocalScopes::from_block(root);
     let mut judge = FindingVisitor {
@@ -196,12 +215,17 @@ fn judge_script<'a, 'c>(
         traced: TracedFieldChecker { names: &names, flow: ResultFlow::new(&facts) },
         called: HashMap::new(),
         used: Vec::new(),
+        reads_typed_fields: false,
         found: Vec::new(),
     };
     root.visit(&mut judge);
-    let FindingVisitor { found: findings, used, .. } = judge;
+    let FindingVisitor { found: findings, used, reads_typed_fields, .. } = judge;
     let advice = find_templates(root, &oracle, &scopes);
-    (JudgedScript { findings, advice, is_untyped: false }, used)
+    let has_types =
+        |it: &UsedFunction<'_>| it.way == SdkCallStyle::Global || has_declared_result(it.function);
+    let needs_types = needs_types.get() || (reads_typed_fields && used.iter().any(has_types));
+    let judged = JudgedScript { findings, advice, is_untyped: false };
+    JudgedSyntax { judged, used, needs_types }
 }
 
 struct FindingVisitor<'x, 'a, 'c> {
@@ -212,6 +236,8 @@ struct FindingVisitor<'x, 'a, 'c> {
     /// What is called, with its arguments.
     called: HashMap<*const (), &'a [Expression<'a>]>,
     used: Vec<UsedFunction<'c>>,
+    /// Whether a field is read of what may be a result, by its type.
+    reads_typed_fields: bool,
     found: Vec<CheckFinding>,
 }
 
@@ -248,6 +274,9 @@ impl<'a> FindingVisitor<'_, 'a, '_> {
             }
             Some(_) => {}
             None => {
+                self.reads_typed_fields |= global(base).is_none()
+                    && name != "await"
+                    && SyntaxKinds { names }.infer_kinds(base).is_none();
                 let typed = || {
                     let fields = self.fields.filter(|_| !self.traced.is_changed(base))?;
                     fields

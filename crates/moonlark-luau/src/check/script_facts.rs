@@ -42,6 +42,9 @@ pub(crate) struct ScriptFacts<'a> {
     parameters: HashMap<*const (), (*const (), usize)>,
     /// Tables may have methods.
     pub(crate) sets_metatables: bool,
+    /// Locals whose values, or parts of them, are compared with something or asked for their
+    /// types, which may say more about them in some places.
+    narrowed: HashSet<*const ()>,
     /// What is put into the tables that locals hold.
     added: HashMap<*const (), AddedValues<'a>>,
 }
@@ -93,6 +96,11 @@ impl<'a> ScriptFacts<'a> {
             Some(life) if !life.reassigned => life.origin,
             _ => LocalOrigin::Unknown,
         }
+    }
+
+    /// Whether comparisons may say more about it, or about a part of it, in some places.
+    pub(crate) fn is_narrowed(&self, local: &Local<'a>) -> bool {
+        self.narrowed.contains(&local_id(local))
     }
 
     /// Whether it is used in one place only, so that nobody can have changed it
@@ -268,6 +276,9 @@ impl<'a> ScriptFacts<'a> {
     ) {
         use BinaryOp::{And, Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual, Or};
         self.tests.record_binary(expression, op, sides);
+        if matches!(op, Equal | NotEqual) {
+            self.narrowed.extend(sides.into_iter().filter_map(root_local));
+        }
         if matches!(op, And | Or) {
             self.second.insert(sides[1].as_ptr());
         }
@@ -284,6 +295,7 @@ impl<'a> ScriptFacts<'a> {
         match func.kind() {
             ExpressionKind::Global(name) if matches!(name.bytes(), b"type" | b"typeof") => {
                 args.iter().for_each(|arg| self.tests.record_condition(*arg));
+                self.narrowed.extend(args.iter().copied().filter_map(root_local));
             }
             ExpressionKind::Local { local, .. } => {
                 self.calls.entry(local_id(local)).or_default().push(args);
@@ -374,6 +386,20 @@ fn is_sdk_name(base: Expression<'_>) -> bool {
 /// The same for every use of one local.
 fn value_id(value: Expression<'_>) -> *const () {
     as_local(value).map_or(value.as_ptr(), local_id)
+}
+
+/// The local that a value is, or is a part of.
+fn root_local(value: Expression<'_>) -> Option<*const ()> {
+    let mut root = value;
+    loop {
+        root = match root.kind() {
+            ExpressionKind::Local { local, .. } => return Some(local_id(local)),
+            ExpressionKind::IndexName { expr, .. }
+            | ExpressionKind::IndexExpr { expr, .. }
+            | ExpressionKind::Grouped(expr) => expr,
+            _ => return None,
+        };
+    }
 }
 
 fn local_id(local: &Local<'_>) -> *const () {

@@ -34,11 +34,16 @@ fn check(script: &str, catalog: Catalog) -> Vec<CheckFinding> {
         .stack_size(super::check_server::CHECK_STACK_BYTES)
         .spawn(move || {
             let mut checker = ScriptChecker::new(catalog.modules());
-            let mut findings = |catalog: &Catalog| {
-                let judged = checker.check_script(&script, catalog, TypingLimits::default());
-                judged.into_report(true).findings
+            let mut report = |catalog: &Catalog, always_typed: bool| {
+                let limits = TypingLimits { always_typed, ..TypingLimits::default() };
+                checker.check_script(&script, catalog, limits).into_report(true)
             };
-            let found = findings(&catalog);
+            let whole = report(&catalog, true);
+            let found = whole.findings;
+            // Types are left out only where they say nothing.
+            let lazy = report(&catalog, false);
+            assert_eq!((&lazy.findings, &lazy.advice), (&found, &whole.advice));
+            let mut findings = |catalog: &Catalog| report(catalog, false).findings;
             // A worker is told less, and finds the same. Schemas too deep for JSON end it.
             let described = DescribedCatalog::for_script(&catalog, &script);
             let described = serde_json::to_string(&described).unwrap();

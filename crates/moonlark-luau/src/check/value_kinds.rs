@@ -2,6 +2,8 @@
 //!
 //! In doubt it can have any: a kind that is missing here is surely missing.
 
+use std::cell::Cell;
+
 use luau_analysis::SemanticModel;
 use luau_analysis::types::{PrimitiveTypeKind, SingletonValue, TypeId, TypeKind};
 use luau_syntax::ast::{BinaryOp, Expression, ExpressionKind, UnaryOp};
@@ -9,6 +11,7 @@ use serde_json::{Map, Value as Json};
 
 use super::script_facts::{LocalOrigin, as_field_access};
 use super::sdk_names::{SdkNameResolver, global};
+use super::syntax_kinds::SyntaxKinds;
 
 const MAX_TYPE_DEPTH: usize = 16;
 
@@ -34,6 +37,11 @@ impl ValueKinds {
     /// Whether some kind is in both.
     pub(super) fn intersects(self, other: ValueKinds) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// Whether every kind is in the other set too.
+    pub(super) fn is_within(self, other: ValueKinds) -> bool {
+        self.0 & !other.0 == 0
     }
 
     /// What it is called, for a message.
@@ -79,6 +87,8 @@ pub(super) fn kinds_of_schema(schema: &Map<String, Json>) -> ValueKinds {
 pub(super) struct KindOracle<'x, 'a, 'c> {
     pub(super) names: &'x SdkNameResolver<'x, 'a, 'c>,
     pub(super) model: Option<&'x SemanticModel<'a>>,
+    /// Whether something was asked that only types can answer.
+    pub(super) needs_types: &'x Cell<bool>,
 }
 
 impl<'a> KindOracle<'_, 'a, '_> {
@@ -97,7 +107,13 @@ impl<'a> KindOracle<'_, 'a, '_> {
     }
 
     fn kinds_from_type_checker(&self, expression: Expression<'a>) -> ValueKinds {
-        let Some(model) = self.model else { return ValueKinds::ANY_KIND };
+        let Some(model) = self.model else {
+            let known = SyntaxKinds { names: self.names }.infer_kinds(expression);
+            return known.unwrap_or_else(|| {
+                self.needs_types.set(true);
+                ValueKinds::ANY_KIND
+            });
+        };
         model
             .expression_type(expression)
             .map_or(ValueKinds::ANY_KIND, |it| kinds_of_type(model, it.id(), MAX_TYPE_DEPTH))
@@ -153,7 +169,7 @@ impl<'a> KindOracle<'_, 'a, '_> {
 }
 
 /// The kind of a value that stands there.
-fn literal_kind(expression: Expression<'_>) -> Option<ValueKinds> {
+pub(super) fn literal_kind(expression: Expression<'_>) -> Option<ValueKinds> {
     Some(match expression.kind() {
         ExpressionKind::Nil => ValueKinds::NIL_KIND,
         ExpressionKind::Boolean(_) => ValueKinds::BOOLEAN_KIND,
