@@ -197,6 +197,13 @@ impl Catalog {
             })
             .collect();
         self.shown = names.into_iter().zip(tools.into_iter().cloned()).collect();
+        // A name that leads to a tool which does not exist for some callers leads them nowhere:
+        // whoever has it from before must not call another tool by it.
+        let whole = self.seen.as_ref().map(|seen| seen.whole.clone());
+        let leads_elsewhere = |name: &str, tool: &Arc<Tool>| {
+            let whole = whole.as_ref().and_then(|whole| whole.by_name.get(name));
+            whole.is_some_and(|it| !Arc::ptr_eq(it, tool))
+        };
         for (name, tool) in &self.shown {
             self.by_name.entry(name.clone()).or_insert_with(|| tool.clone());
         }
@@ -206,8 +213,10 @@ impl Catalog {
         for (_, tool) in &self.shown {
             let Some(wanted) = wanted_name(tool) else { continue };
             let number = numbers.entry(wanted).or_insert(1);
-            let is_of_another =
-                |name: &str| self.by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool));
+            let is_of_another = |name: &str| {
+                leads_elsewhere(name, tool)
+                    || self.by_name.get(name).is_some_and(|it| !Arc::ptr_eq(it, tool))
+            };
             let name = loop {
                 let name =
                     if *number == 1 { wanted.to_owned() } else { format!("{wanted}_{number}") };
@@ -220,7 +229,9 @@ impl Catalog {
         }
         for (_, tool) in &self.shown {
             for name in wanted_name(tool).into_iter().flat_map(listed_name_variants) {
-                self.by_name.entry(name).or_insert_with(|| tool.clone());
+                if !leads_elsewhere(&name, tool) {
+                    self.by_name.entry(name).or_insert_with(|| tool.clone());
+                }
             }
         }
     }

@@ -177,3 +177,39 @@ async fn a_name_that_another_source_takes_lifts_no_rule() {
         }
     }
 }
+
+/// A tool of a server whose tools have no prefix.
+fn plain(source: &str, name: &str) -> Tool {
+    let mut tool =
+        tool(SourceKind::Upstream, source, &format!("{source}.{name}"), CallEffects::default());
+    tool.original_name = Some(name.to_owned());
+    tool.shown = ToolListing::As(name.to_owned());
+    tool.expose = ToolExposure::Direct;
+    tool
+}
+
+#[tokio::test]
+async fn the_name_of_a_denied_tool_never_leads_to_another() {
+    let all = || {
+        vec![
+            plain("a", "delete.item"),
+            plain("a", "wipe"),
+            plain("b", "delete_item"),
+            plain("b", "wipe"),
+        ]
+    };
+    let free = gateway(all(), Vec::new());
+    assert!(call(&free, &nobody(), "delete_item").await.is_ok());
+    let second = free.catalog().listed_tools()[3].0.clone();
+    for (pattern, name) in
+        [("b.delete_item", "delete_item"), ("a.wipe", "wipe"), ("b.wipe", second.as_str())]
+    {
+        let gateway = gateway(all(), vec![deny(&[pattern])]);
+        let problem = call(&gateway, &nobody(), name).await.unwrap_err();
+        assert_eq!(problem.code, ProblemCode::NotFound, "{pattern} {name}");
+    }
+    // The other keeps the names that were its own.
+    let gateway = gateway(all(), vec![deny(&["b.delete_item"])]);
+    assert!(call(&gateway, &nobody(), "a.delete.item").await.is_ok());
+    assert!(call(&gateway, &nobody(), "delete.item").await.is_ok());
+}
