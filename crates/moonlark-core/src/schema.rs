@@ -239,7 +239,7 @@ impl MadeSchema {
         let compiled = if nests_deeper_than(&whole, MAX_VALUE_DEPTH) {
             Err(format!("it nests deeper than {MAX_VALUE_DEPTH} levels"))
         } else {
-            CompiledSchema::compile(&whole, None)
+            compile_by_any_draft(&whole)
         };
         let (compiled, problem) = match compiled {
             Ok(compiled) => (Some(compiled), None),
@@ -269,6 +269,17 @@ impl MadeSchema {
         }
         None
     }
+}
+
+/// Old servers leave out which draft they write: it is the first that takes the schema.
+fn compile_by_any_draft(schema: &Json) -> Result<CompiledSchema, String> {
+    let compiled = CompiledSchema::compile(schema, None);
+    if compiled.is_ok() || schema.get("$schema").is_some() {
+        return compiled;
+    }
+    let older = [jsonschema::Draft::Draft7, jsonschema::Draft::Draft4];
+    let mut older = older.into_iter().map(|draft| CompiledSchema::compile(schema, Some(draft)));
+    older.find_map(Result::ok).map_or(compiled, Ok)
 }
 
 impl std::fmt::Debug for Schema {

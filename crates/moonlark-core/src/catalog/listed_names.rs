@@ -173,11 +173,13 @@ fn listed_name_reason(wanted: &str, listed: &str) -> Option<ListedNameReason> {
     let plain = to_model_name(wanted);
     if wanted == listed {
         None
+    } else if !wanted.is_ascii() {
+        Some(ListedNameReason::Characters)
     } else if listed_name(wanted) != listed {
         Some(ListedNameReason::Taken)
     } else if plain != listed {
         Some(ListedNameReason::Length)
-    } else if plain.len() != wanted.len() && wanted.is_ascii() {
+    } else if plain.len() != wanted.len() {
         Some(ListedNameReason::FirstCharacter)
     } else {
         Some(ListedNameReason::Characters)

@@ -27,6 +27,10 @@ const KEY_HASH_CHARS: usize = 8;
 /// Marks an object that also takes keys that it does not list, until its own keys are
 /// listed. It is in no schema that anybody is told.
 const OTHER_KEYS_MARK: &str = "x-moonlark-other-keys";
+/// Marks a place that some references lead to, and an object that goes on with what one of
+/// them leads to; the same is true of them.
+const REFERENCES_MARK: &str = "x-moonlark-references";
+const CONTINUED_MARK: &str = "x-moonlark-continued";
 
 /// From the keys that are listed to those that the tool takes, for an object and
 /// all that is in it.
@@ -40,7 +44,14 @@ pub struct ArgumentKeys {
     items: Option<Arc<ArgumentKeys>>,
     /// For the values of an object that has keys of any name.
     others: Option<Arc<ArgumentKeys>>,
+    /// References that lead here.
+    references: Vec<String>,
+    /// It goes on with what this reference leads to, which is around it.
+    continued: Option<String>,
 }
+
+/// The keys of the places around a value, the innermost last.
+type SurroundingKeys<'a> = Vec<&'a ArgumentKeys>;
 
 impl ArgumentKeys {
     /// Whether there is nothing to put back.
@@ -49,22 +60,43 @@ impl ArgumentKeys {
             && self.fields.is_empty()
             && self.items.is_none()
             && self.others.is_none()
+            && self.continued.is_none()
+    }
+
+    /// Whether some key, here or inside, is listed under another name.
+    fn renames_keys(&self) -> bool {
+        let inner = self.fields.values().chain(&self.items).chain(&self.others);
+        !self.exact_names.is_empty() || inner.into_iter().any(|it| it.renames_keys())
     }
 
     /// Put the original keys back into arguments.
     pub fn restore_keys(&self, value: &mut Value) {
+        self.restore_within(value, &mut Vec::new());
+    }
+
+    fn restore_within<'a>(&'a self, value: &mut Value, around: &mut SurroundingKeys<'a>) {
+        let keys = self.continued_keys(around);
+        around.push(keys);
         match value {
-            Value::Object(fields) => self.restore_object(fields),
+            Value::Object(fields) => keys.restore_object(fields, around),
             Value::Array(items) => {
-                if let Some(inner) = &self.items {
-                    items.iter_mut().for_each(|item| inner.restore_keys(item));
+                if let Some(inner) = &keys.items {
+                    items.iter_mut().for_each(|item| inner.restore_within(item, around));
                 }
             }
             _ => {}
         }
+        around.pop();
     }
 
-    fn restore_object(&self, fields: &mut Object) {
+    /// These keys, or those around them that they go on with.
+    fn continued_keys<'a>(&'a self, around: &SurroundingKeys<'a>) -> &'a ArgumentKeys {
+        let Some(reference) = &self.continued else { return self };
+        let mut outer = around.iter().rev();
+        outer.find(|it| it.references.contains(reference)).copied().unwrap_or(self)
+    }
+
+    fn restore_object<'a>(&'a self, fields: &mut Object, around: &mut SurroundingKeys<'a>) {
         let is_renamed = |(listed, exact): (&String, &String)| {
             fields.contains_key(listed) && !fields.contains_key(exact)
         };
@@ -81,7 +113,7 @@ impl ArgumentKeys {
         }
         for (key, value) in fields.iter_mut() {
             if let Some(inner) = self.inside_field(key) {
-                inner.restore_keys(value);
+                inner.restore_within(value, around);
             }
         }
     }
@@ -95,9 +127,31 @@ impl ArgumentKeys {
     /// has sent `sent`: by the keys that are listed, or by the exact ones where it used
     /// those.
     pub(super) fn path_as_sent(&self, path: &str, sent: Option<&Value>) -> String {
+        self.path_within(path, sent, &mut Vec::new())
+    }
+
+    fn path_within<'a>(
+        &'a self,
+        path: &str,
+        sent: Option<&Value>,
+        around: &mut SurroundingKeys<'a>,
+    ) -> String {
         if self.is_empty() || path.is_empty() {
             return path.to_owned();
         }
+        let keys = self.continued_keys(around);
+        around.push(keys);
+        let said = keys.inner_path_as_sent(path, sent, around);
+        around.pop();
+        said
+    }
+
+    fn inner_path_as_sent<'a>(
+        &'a self,
+        path: &str,
+        sent: Option<&Value>,
+        around: &mut SurroundingKeys<'a>,
+    ) -> String {
         if let Some(rest) = path.strip_prefix('[')
             && let Some((index, rest)) = rest.split_once(']')
             && let Ok(place) = index.parse::<usize>()
@@ -107,7 +161,7 @@ impl ArgumentKeys {
                 _ => None,
             });
             let rest = match &self.items {
-                Some(inner) => inner.rest_as_sent(rest, item),
+                Some(inner) => inner.rest_as_sent(rest, item, around),
                 None => rest.to_owned(),
             };
             return format!("[{index}]{rest}");
@@ -127,16 +181,21 @@ impl ArgumentKeys {
         let own = |key: &str| sent.and_then(|sent| sent.get(key));
         let key = if own(exact).is_some() { exact } else { self.listed_name(exact) };
         let rest = match self.inside_field(exact) {
-            Some(inner) => inner.rest_as_sent(rest, own(key)),
+            Some(inner) => inner.rest_as_sent(rest, own(key), around),
             None => rest.to_owned(),
         };
         format!("{key}{rest}")
     }
 
-    fn rest_as_sent(&self, rest: &str, sent: Option<&Value>) -> String {
+    fn rest_as_sent<'a>(
+        &'a self,
+        rest: &str,
+        sent: Option<&Value>,
+        around: &mut SurroundingKeys<'a>,
+    ) -> String {
         match rest.strip_prefix('.') {
-            Some(rest) => format!(".{}", self.path_as_sent(rest, sent)),
-            None => self.path_as_sent(rest, sent),
+            Some(rest) => format!(".{}", self.path_within(rest, sent, around)),
+            None => self.path_within(rest, sent, around),
         }
     }
 
@@ -151,15 +210,38 @@ pub(super) fn mark_other_keys(schema: &mut Map<String, Json>) {
     schema.insert(OTHER_KEYS_MARK.to_owned(), Json::Bool(true));
 }
 
+/// Say of a place that this reference leads to it.
+pub(super) fn mark_reference(schema: &mut Map<String, Json>, reference: &str) {
+    let known = schema.entry(REFERENCES_MARK).or_insert_with(|| Json::Array(Vec::new()));
+    if let Json::Array(known) = known {
+        known.push(reference.into());
+    }
+}
+
+/// Say of an object that it goes on with what this reference leads to.
+pub(super) fn mark_continued_keys(schema: &mut Map<String, Json>, reference: &str) {
+    schema.insert(CONTINUED_MARK.to_owned(), reference.into());
+}
+
 /// Write the keys of a rewritten schema as every model takes them.
 pub(super) fn list_keys(schema: &mut Map<String, Json>) -> ArgumentKeys {
-    list_place(vec![schema])
+    let keys = list_place(vec![schema]);
+    if keys.renames_keys() { keys } else { ArgumentKeys::default() }
 }
 
 /// The same for all schemas that one value may have to fit.
 fn list_place(schemas: Vec<&mut Map<String, Json>>) -> ArgumentKeys {
     let mut options = Vec::new();
-    schemas.into_iter().for_each(|schema| collect_options(schema, &mut options));
+    let mut references = Vec::new();
+    for schema in schemas {
+        take_references(schema, &mut references);
+        collect_options(schema, &mut options, &mut references);
+    }
+    let continued = options.iter_mut().filter_map(|it| match it.remove(CONTINUED_MARK) {
+        Some(Json::String(reference)) => Some(reference),
+        _ => None,
+    });
+    let continued = continued.last();
     let mut takes_others = false;
     let mut names: Vec<String> = Vec::new();
     let mut known: HashSet<String> = HashSet::new();
@@ -202,6 +284,8 @@ fn list_place(schemas: Vec<&mut Map<String, Json>>) -> ArgumentKeys {
             .map(|(name, key)| (key.clone(), name.clone()))
             .collect(),
         items: of_use(list_place_if_any(items)),
+        references,
+        continued,
         ..ArgumentKeys::default()
     };
     if !others.is_empty() && objects > 1 {
@@ -232,9 +316,16 @@ fn of_use(keys: ArgumentKeys) -> Option<Arc<ArgumentKeys>> {
     (!keys.is_empty()).then(|| Arc::new(keys))
 }
 
+fn take_references(schema: &mut Map<String, Json>, references: &mut Vec<String>) {
+    if let Some(Json::Array(marked)) = schema.remove(REFERENCES_MARK) {
+        references.extend(marked.iter().filter_map(Json::as_str).map(str::to_owned));
+    }
+}
+
 fn collect_options<'a>(
     schema: &'a mut Map<String, Json>,
     options: &mut Vec<&'a mut Map<String, Json>>,
+    references: &mut Vec<String>,
 ) {
     // Clients send such a parameter as a header too: it is as it was written.
     if schema.contains_key("x-mcp-header") {
@@ -246,7 +337,8 @@ fn collect_options<'a>(
     }
     if let Some(Json::Array(inner)) = schema.get_mut("anyOf") {
         for option in inner.iter_mut().filter_map(Json::as_object_mut) {
-            collect_options(option, options);
+            take_references(option, references);
+            collect_options(option, options, references);
         }
     }
 }

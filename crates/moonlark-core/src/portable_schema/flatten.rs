@@ -32,6 +32,8 @@ pub(super) struct FlatSchema<'a> {
     pub(super) is_never: bool,
     /// It goes on with what it is part of.
     pub(super) is_recursive: bool,
+    /// The reference by which it does.
+    pub(super) continued: Option<&'a str>,
 }
 
 /// What is collected from a schema.
@@ -214,6 +216,7 @@ impl<'a> SchemaRewriter<'a> {
             return;
         }
         flat.is_recursive = true;
+        flat.continued = Some(reference);
         if let Some(fields) = target.fields() {
             let takes_object = fields.contains_key("properties");
             fields.get("type").into_iter().for_each(|it| flat.add_types(it));

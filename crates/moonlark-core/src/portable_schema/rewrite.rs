@@ -1,9 +1,11 @@
 //! One schema after the other, from the whole to its parts.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value as Json, json};
 
 use super::SchemaDirection;
-use super::argument_keys::mark_other_keys;
+use super::argument_keys::{mark_continued_keys, mark_other_keys, mark_reference};
 use super::flatten::{CollectMode, FlatSchema, is_annotation};
 use super::merge::{describe_both, merge_alternatives};
 use super::simple_types::{
@@ -37,6 +39,8 @@ pub(super) struct SchemaRewriter<'a> {
     bytes_left: usize,
     /// The references that lead to where we are.
     pub(super) entered: Vec<&'a str>,
+    /// References that are followed no further somewhere below.
+    pub(super) cut: HashSet<&'a str>,
 }
 
 /// A schema that is done, but for the keys of objects: those are still the exact ones.
@@ -49,7 +53,14 @@ impl<'a> SchemaRewriter<'a> {
         max_levels: usize,
         max_bytes: usize,
     ) -> Self {
-        Self { root, direction, max_levels, bytes_left: max_bytes, entered: Vec::new() }
+        Self {
+            root,
+            direction,
+            max_levels,
+            bytes_left: max_bytes,
+            entered: Vec::new(),
+            cut: HashSet::new(),
+        }
     }
 
     /// The schema of an object that is a tool's arguments or its result: no other
@@ -77,8 +88,16 @@ impl<'a> SchemaRewriter<'a> {
         let entered = self.entered.len();
         let flat = self.flatten_schemas(schemas, CollectMode::Everything);
         let rewritten = self.rewrite_flat(schemas, &flat, level);
+        let mut rewritten = rewritten?;
+        if self.direction == SchemaDirection::Input
+            && let Some(schema) = &mut rewritten
+        {
+            // What goes on below as it does here has the keys that are here.
+            let here = self.entered[entered..].iter().filter(|it| self.cut.contains(*it));
+            here.for_each(|reference| mark_reference(schema, reference));
+        }
         self.entered.truncate(entered);
-        rewritten
+        Ok(rewritten)
     }
 
     fn rewrite_flat(
@@ -180,6 +199,12 @@ impl<'a> SchemaRewriter<'a> {
         level: usize,
     ) -> Result<RewrittenSchema, SchemaTooLarge> {
         let mut made = schema_of_type("object");
+        if let Some(reference) = flat.continued
+            && self.direction == SchemaDirection::Input
+        {
+            self.cut.insert(reference);
+            mark_continued_keys(&mut made, reference);
+        }
         if flat.is_recursive || level >= self.max_levels {
             return Ok(made);
         }
@@ -282,7 +307,9 @@ impl<'a> SchemaRewriter<'a> {
         let mut said = Map::new();
         for (keyword, json) in &flat.keywords {
             let is_mark = keyword.starts_with("x-") && !json.is_object() && !json.is_array();
-            if is_annotation(keyword) || is_mark {
+            // Python servers write `"description": null`.
+            let is_text = !matches!(*keyword, "title" | "description") || json.is_string();
+            if (is_annotation(keyword) || is_mark) && is_text {
                 self.spend_bytes(keyword.len() + json.as_str().map_or(8, str::len))?;
                 said.insert((*keyword).to_owned(), (*json).clone());
             }

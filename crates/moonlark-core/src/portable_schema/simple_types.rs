@@ -105,6 +105,9 @@ fn schema_of_values(kind: &str, values: &[&Json], direction: SchemaDirection) ->
         (SchemaDirection::Input, _) => {
             let told = tell_values(values);
             schema.insert("description".to_owned(), told.into());
+            if kind == "array" {
+                schema.insert("items".to_owned(), Json::Object(any_value(direction)));
+            }
             let numbers = || values.iter().filter_map(|it| it.as_i64());
             if kind == "integer"
                 && numbers().count() == values.len()

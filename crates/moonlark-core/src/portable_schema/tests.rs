@@ -517,3 +517,49 @@ fn one_listed_key_means_the_same_in_all_alternatives() {
         json!({"p": {"f": {"x": 1}, "other": {"$x": 1}}})
     );
 }
+
+#[test]
+fn keys_are_put_back_as_deep_as_a_schema_goes_on() {
+    let filter = json!({"type": "object", "properties": {
+        "$field": {"type": "string"},
+        "$and": {"type": "array", "items": {"$ref": "#/$defs/filter"}},
+        "named": {"type": "object", "additionalProperties": {"$ref": "#/$defs/filter"}},
+    }});
+    let exact = json!({
+        "type": "object",
+        "properties": {"where": {"$ref": "#/$defs/filter"}, "$limit": {"type": "integer"}},
+        "$defs": {"filter": filter},
+    });
+    let deep = |field: &str, and: &str, depth: usize| {
+        (0..depth).fold(
+            json!({field: "a"}),
+            |inner, _| json!({field: "b", and: [inner.clone()], "named": {"x": inner}}),
+        )
+    };
+    for depth in 0..6 {
+        let listed = json!({"where": deep("field", "and", depth), "limit": 1});
+        let expected = json!({"where": deep("$field", "$and", depth), "$limit": 1});
+        assert_eq!(restored(&exact, listed), expected, "{depth}");
+    }
+    let text = input(exact).to_string();
+    assert!(!text.contains("x-moonlark"), "{text}");
+    let itself = json!({"type": "object", "properties": {"_next": {"$ref": "#"}}});
+    let listed = json!({"next": {"next": {"next": {"next": {"next": {}}}}}});
+    let expected = json!({"_next": {"_next": {"_next": {"_next": {"_next": {}}}}}});
+    assert_eq!(restored(&itself, listed), expected);
+}
+
+#[test]
+fn lists_that_are_said_by_their_values_have_items_and_only_texts_describe() {
+    let listed = input(json!({"type": "object", "properties": {
+        "one": {"const": [1, 2]},
+        "some": {"enum": [[1], [2]]},
+        "either": {"anyOf": [{"const": []}, {"type": "string"}]},
+        "described": {"type": "string", "description": null, "title": 5},
+    }}));
+    let fields = &listed["properties"];
+    for list in [&fields["one"], &fields["some"], &fields["either"]["anyOf"][0]] {
+        assert!(list["items"].is_object(), "{list}");
+    }
+    assert_eq!(fields["described"], json!({"type": "string"}));
+}
