@@ -226,7 +226,7 @@ impl RequestAuthenticator {
             return Ok(Some((who, PresentedToken::Ours(hash))));
         }
         let Some(issuer) = &configured.issuer else {
-            return Err(AuthRefusal::invalid_token("is not known to this server"));
+            return Err(AuthRefusal::unknown_token());
         };
         let (name, until) = issuer.verify_token(token).await.map_err(|doubt| match doubt {
             TokenRejection::Refused(JwtRejection::Invalid(why)) => AuthRefusal::invalid_token(why),

@@ -47,6 +47,14 @@ impl AuthRefusal {
         Self { error: Some("invalid_token"), ..Self::from_problem(problem) }
     }
 
+    pub(super) fn unknown_token() -> Self {
+        let mut refusal = Self::invalid_token("is not known to this server");
+        let hint =
+            "it may have been removed; the operator makes tokens with `moonlark token add NAME`";
+        refusal.problem = Box::new(refusal.problem.with_hint(hint));
+        refusal
+    }
+
     pub(super) fn insufficient_scope(issuer: &TokenIssuer) -> Self {
         let expected = &issuer.settings.expected;
         let scope = expected.scopes.join(" ");

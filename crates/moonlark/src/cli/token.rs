@@ -106,6 +106,13 @@ async fn warn_of_unmatched_patterns(
     let config = &loaded.config;
     let sources = config.mcp_servers.keys().chain(config.apis.keys());
     let unknown: Vec<&str> = sources.map(String::as_str).collect();
+    // Tools of a source without a prefix may have any name.
+    let is_unprefixed = |prefix: &Option<String>| prefix.as_deref() == Some("");
+    if config.mcp_servers.values().any(|it| is_unprefixed(&it.prefix))
+        || config.apis.values().any(|it| is_unprefixed(&it.prefix))
+    {
+        return;
+    }
     let strange = patterns_without_tool(&project.gateway.catalog(), patterns, &unknown);
     for (pattern, near) in strange {
         let near = near.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
