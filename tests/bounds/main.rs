@@ -95,7 +95,10 @@ impl Lab {
         let scope =
             |grants| CallScope { grants, limits: self.limits.clone(), ..CallScope::default() };
         let loading = GrantSet::for_loading_script("tools.script.probe", dir.to_owned());
-        let (scope, loading) = (scope(grants), Arc::new(scope(loading)));
+        let scope = scope(grants);
+        // Loading it is not what is measured, and a busy machine takes its time.
+        let limits = CallLimits { timeout: Duration::from_secs(120), ..self.limits.clone() };
+        let loading = Arc::new(CallScope { grants: loading, limits, ..CallScope::default() });
         match self.language {
             ScriptLanguage::Luau => {
                 let names = functions.iter().map(|name| format!("[\"{name}\"] = {name},\n"));
