@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::Request;
 use axum::response::Response;
 use futures::StreamExt;
@@ -111,7 +111,9 @@ fn end_stream_with_token(
     token: PresentedToken,
 ) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
-    if kind.is_none_or(|kind| !kind.as_bytes().starts_with(b"text/event-stream")) {
+    let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    // Events that are all there do not go on.
+    if !is_stream || response.body().size_hint().exact().is_some() {
         return response;
     }
     let auth = auth.clone();

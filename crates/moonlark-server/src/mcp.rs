@@ -20,13 +20,16 @@ mod legacy_subscriptions;
 mod mcp_caller;
 mod mcp_fast_path;
 mod mcp_listing;
+mod plain_call;
+mod plain_request;
 mod resumable_call;
 mod server_capabilities;
+mod session_call;
 mod sessions;
 mod suspended_calls;
 mod tool_result;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::request::Parts;
@@ -48,7 +51,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::transport::streamable_http_server::session::SessionRestoreMarker;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use rmcp::{RoleServer, ServerHandler};
+use rmcp::{Peer, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
@@ -60,10 +63,14 @@ use legacy_subscriptions::LegacySubscriptions;
 use mcp_caller::{CallContinuation, McpClientSession, caller_from_request, is_modern};
 use mcp_listing::{ListCaching, ListPage, McpListing, McpListingCache, paginate_list};
 use resumable_call::McpCallee;
-use sessions::OpenedSession;
+use session_call::InterruptedCall;
+use sessions::{OpenedSession, SessionEntrance};
 use tool_result::{AnswerForm, error_from_problem, requires_input, tool_response, typed_response};
 
-pub(crate) use mcp_fast_path::{McpFastPath, PlainCall, parse_plain_call};
+pub(crate) use mcp_fast_path::McpFastPath;
+pub(crate) use plain_call::{PlainCall, PlainCallClient, parse_plain_call};
+#[cfg(test)]
+pub(crate) use session_call::tests as session_call_cases;
 pub use sessions::SessionVault;
 pub(crate) use sessions::{McpSessions, check_read_message};
 
@@ -98,6 +105,8 @@ pub(crate) struct McpServer {
     /// What an old client asked to be told.
     wishes: Arc<LegacySubscriptions>,
     session: Arc<McpClientSession>,
+    /// How an old client is reached, once it has begun.
+    peer: Arc<OnceLock<Peer<RoleServer>>>,
     /// The client will ask nothing more.
     pub(crate) gone: CancellationToken,
     /// The client waits for nothing more either.
@@ -111,6 +120,7 @@ impl McpServer {
             listings: Arc::default(),
             wishes: Arc::default(),
             session: Arc::new(McpClientSession::new(who)),
+            peer: Arc::default(),
             gone: CancellationToken::new(),
             left: CancellationToken::new(),
         }
@@ -311,6 +321,10 @@ impl ServerHandler for McpServer {
             let caller = caller_from_request(&context, &self.session);
             self.wishes.set_log_level(&self.gateway, &caller, level, &context.peer);
         }
+        let peer = self.peer.get_or_init(|| context.peer.clone());
+        if let Some(entrance) = context.extensions.get::<SessionEntrance>() {
+            entrance.connect(self.clone(), peer.clone());
+        }
         self.negotiate_initialize(&request)
     }
 
@@ -344,6 +358,9 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        if let Some(call) = InterruptedCall::take_from(&context.extensions) {
+            return Box::pin(self.finish_call(call, context)).await;
+        }
         let sequel =
             CallContinuation { state: request.request_state, responses: request.input_responses };
         let args = Value::from_json(request.arguments.unwrap_or_default().into());

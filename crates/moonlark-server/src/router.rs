@@ -64,6 +64,7 @@ pub fn build_http_app(
     let state = rest_routes::RestState::new(gateway.clone(), options.request_body);
     metrics::note_start();
     let mcp = McpServer::new(gateway.clone(), Principal::default());
+    let sessions = Arc::new(McpSessions::new(options.sessions.clone(), stop.clone()));
     let routes = Router::new()
         .route("/", get(serve_index))
         .route("/health", get(journal_routes::show_health))
@@ -79,7 +80,10 @@ pub fn build_http_app(
         .route("/approvals/{id}/{decision}", post(journal_routes::decide_approval))
         .route("/openapi.json", get(rest_routes::serve_openapi))
         .with_state(state)
-        .nest_service(MCP_ROUTE, sdk_routes(mcp.clone(), &options, stop))
+        .nest_service(
+            MCP_ROUTE,
+            sdk_routes(mcp.clone(), sessions.clone(), options.request_body, stop),
+        )
         .fallback(no_route_response)
         .method_not_allowed_fallback(no_method_response);
     let routes = match &options.callers {
@@ -92,6 +96,8 @@ pub fn build_http_app(
         access: OriginPolicy { hosts: options.allowed_hosts, origins: options.allowed_origins },
         callers: options.callers,
         straight: McpFastPath::new(mcp, options.request_body),
+        sessions,
+        request_body: options.request_body,
     };
     HttpApp::new(from_fn_with_state(Arc::new(front), RequestGate::serve_request).layer(routes))
 }
@@ -101,6 +107,9 @@ struct RequestGate {
     access: OriginPolicy,
     callers: CallerIdentification,
     straight: McpFastPath,
+    sessions: Arc<McpSessions>,
+    /// Largest request body, in bytes.
+    request_body: usize,
 }
 
 impl RequestGate {
@@ -138,7 +147,11 @@ impl RequestGate {
         if path != MCP_ROUTE {
             return next.run(request).await;
         }
-        match self.straight.try_serve(request).await {
+        let served = match self.straight.try_serve(request).await {
+            Err(request) => self.sessions.try_serve(request, self.request_body).await,
+            served => served,
+        };
+        match served {
             Ok(response) => response,
             Err(request) => next.run(request).await,
         }
@@ -171,7 +184,12 @@ fn auth_discovery_routes(auth: Arc<RequestAuthenticator>) -> Router {
 
 /// MCP as the SDK serves it. It says that it took the end of a session in hand,
 /// of which clients then warn; but it is over by then.
-fn sdk_routes(mcp: McpServer, options: &HttpServerOptions, stop: CancellationToken) -> Router {
+fn sdk_routes(
+    mcp: McpServer,
+    sessions: Arc<McpSessions>,
+    request_body: usize,
+    stop: CancellationToken,
+) -> Router {
     let ended = async |request: Request, next: Next| {
         let is_end = request.method() == http::Method::DELETE;
         let mut response = next.run(request).await;
@@ -180,11 +198,10 @@ fn sdk_routes(mcp: McpServer, options: &HttpServerOptions, stop: CancellationTok
         }
         response
     };
-    let sessions = Arc::new(McpSessions::new(options.sessions.clone()));
     let own = async |State(sessions): State<Arc<McpSessions>>, request: Request, next: Next| {
         sessions.serve_request(request, |request| next.run(request)).await
     };
-    let service = mcp::http_service(mcp, sessions.clone(), options.request_body, stop);
+    let service = mcp::http_service(mcp, sessions.clone(), request_body, stop);
     Router::new()
         .fallback_service(service)
         .layer(axum::middleware::from_fn(ended))

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use moonlark_core::Problem;
 use moonlark_gateway::Gateway;
-use rmcp::model::{ClientRequest, GetMeta, JsonRpcMessage};
+use rmcp::model::{ClientRequest, GetMeta, JsonRpcMessage, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::{Transport, stdio_pipes};
@@ -60,6 +60,7 @@ where
         inner,
         short: short.clone(),
         presence: presence.clone(),
+        lifecycle: None,
         stop,
         gone,
         left: left.clone(),
@@ -105,6 +106,8 @@ where
     /// Open once a session has begun, or a request that stands by itself was made.
     short: Arc<StdioFastPath<W>>,
     presence: Arc<ClientPresence>,
+    /// Decided by the first request that is more than a look.
+    lifecycle: Option<ClientLifecycle>,
     /// The server is to stop: what was asked before is answered.
     stop: CancellationToken,
     /// Set at the end of the input. An open subscription has nobody to tell, and would
@@ -112,6 +115,29 @@ where
     gone: CancellationToken,
     /// The client has left, and waits for nothing.
     left: CancellationToken,
+}
+
+/// Whether a client has a session, or makes requests that stand by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClientLifecycle {
+    Session,
+    Requests,
+}
+
+impl ClientLifecycle {
+    fn of_first_request(begins_session: bool, stands_alone: bool) -> Option<ClientLifecycle> {
+        if begins_session {
+            Some(ClientLifecycle::Session)
+        } else {
+            stands_alone.then_some(ClientLifecycle::Requests)
+        }
+    }
+}
+
+/// Whether a message tells a client that it has a session.
+fn is_introduction(message: &TxJsonRpcMessage<RoleServer>) -> bool {
+    matches!(message, JsonRpcMessage::Response(response)
+        if matches!(response.result, ServerResult::InitializeResult(_)))
 }
 
 impl<R, W> Transport<RoleServer> for StdioClientTransport<R, W>
@@ -125,7 +151,17 @@ where
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.inner.send(item)
+        let begins_session =
+            self.lifecycle == Some(ClientLifecycle::Session) && is_introduction(&item);
+        let sending = self.inner.send(item);
+        let short = begins_session.then(|| self.short.clone());
+        async move {
+            sending.await?;
+            if let Some(short) = short {
+                short.has_session.store(true, Ordering::Release);
+            }
+            Ok(())
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -154,9 +190,14 @@ where
                 }
                 continue;
             };
-            if matches!(asked.request, ClientRequest::InitializeRequest(_))
-                || asked.request.get_meta().protocol_version().is_some()
-            {
+            let stands_alone = asked.request.get_meta().protocol_version().is_some();
+            let begins_session = matches!(asked.request, ClientRequest::InitializeRequest(_));
+            // Whoever looks what there is has not decided yet.
+            if !matches!(asked.request, ClientRequest::DiscoverRequest(_)) {
+                let way = ClientLifecycle::of_first_request(begins_session, stands_alone);
+                self.lifecycle = self.lifecycle.or(way);
+            }
+            if begins_session || stands_alone {
                 self.short.open.store(true, Ordering::Release);
             }
             return Some(message);

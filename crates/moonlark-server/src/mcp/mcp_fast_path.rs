@@ -5,80 +5,41 @@
 //! be said before the answer. Where nothing can be, its handler runs right here,
 //! over HTTP in the task of the connection, and ends with it. Whatever is unusual
 //! about a request, or wrong, is the SDK's to answer: it gets the request as it
-//! came. Over pipes, `stdio/stdio_fast_path.rs` is in front of the SDK.
+//! came. Over pipes, `stdio/stdio_fast_path.rs` is in front of the SDK. Calls of clients
+//! that have a session have a short way of their own, in `session_call.rs`.
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::sync::OnceLock;
 
-use axum::body::{Body, HttpBody, to_bytes};
+use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
-use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use moonlark_core::Value;
-use moonlark_core::value::Object;
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, StatusCode};
 use rmcp::model::{
-    CallToolResponse, ClientCapabilities, ErrorCode, ErrorData, InputResponses, JsonRpcVersion2_0,
-    ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage, ServerResult,
+    CallToolResponse, ClientCapabilities, ErrorCode, ErrorData, ProtocolVersion,
+    ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::service::{RequestContext, RxJsonRpcMessage, TxJsonRpcMessage, serve_directly};
 use rmcp::transport::Transport;
 use rmcp::{Peer, RoleServer};
-use serde::Deserialize;
-use serde_json::Value as Json;
 
 use super::McpServer;
-use super::mcp_caller::{self, CallContinuation};
-use super::sessions::check_message;
+use super::plain_call::{CALL_TOOL_METHOD, PlainCall, PlainCallClient, parse_plain_call};
+use super::plain_request::{
+    MCP_SESSION_HEADER, PROTOCOL_VERSION_HEADER, is_plain_post, single_header,
+};
 use crate::principal::Principal;
 use crate::request_trace;
 
-const PROTOCOL_VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const MCP_METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 const MCP_NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
-const MCP_SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
-
-const CALL_TOOL_METHOD: &str = "tools/call";
 
 pub(crate) struct McpFastPath {
     mcp: McpServer,
     /// Largest request body, in bytes.
     most: usize,
     nobody: OnceLock<Peer<RoleServer>>,
-}
-
-/// A call with nothing unusual about it.
-pub(crate) struct PlainCall {
-    pub(crate) id: RequestId,
-    name: String,
-    args: Value,
-    sequel: CallContinuation,
-    meta: RequestMetaObject,
-    knows_tasks: bool,
-}
-
-/// A message that may be one.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PlainCallMessage<'a> {
-    #[serde(rename = "jsonrpc")]
-    _version: JsonRpcVersion2_0,
-    id: RequestId,
-    #[serde(borrow)]
-    method: Cow<'a, str>,
-    params: PlainCallParams,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PlainCallParams {
-    #[serde(rename = "_meta")]
-    meta: RequestMetaObject,
-    name: String,
-    arguments: Option<Value>,
-    input_responses: Option<InputResponses>,
-    request_state: Option<String>,
 }
 
 impl McpFastPath {
@@ -95,11 +56,12 @@ impl McpFastPath {
             // It broke off: nobody is there to read this.
             return Ok(StatusCode::BAD_REQUEST.into_response());
         };
-        let Some(mut call) = parse_plain_call(&body).filter(|call| call.name == name) else {
+        let Some((mut call, knows_tasks)) = parse_modern_call(&body, &name) else {
             return Err(Request::from_parts(parts, Body::from(body)));
         };
         request_trace::copy_trace_to_meta(&mut call.meta, &parts.headers);
-        let (status, message) = self.answer_call(&self.mcp.for_request(who), call).await;
+        let mcp = self.mcp.for_request(who);
+        let (status, message) = self.answer_call(&mcp, call, knows_tasks).await;
         let Some(message) = message else { return Ok(status.into_response()) };
         let mut response = Response::new(Body::from(message));
         *response.status_mut() = status;
@@ -111,17 +73,11 @@ impl McpFastPath {
     /// The tool that is called, by the headers alone.
     fn plain_tool_name(&self, request: &Request) -> Option<String> {
         let headers = request.headers();
-        let length = request.body().size_hint().exact()?;
-        let accepted = single_header(headers, &ACCEPT)?;
-        let plain = request.method() == Method::POST
-            && usize::try_from(length).is_ok_and(|length| length <= self.most)
-            && accepted.contains("application/json")
-            && accepted.contains("text/event-stream")
-            && single_header(headers, &CONTENT_TYPE)?.starts_with("application/json")
-            && single_header(headers, &PROTOCOL_VERSION_HEADER)?
-                == ProtocolVersion::V_2026_07_28.as_str()
+        let modern = ProtocolVersion::V_2026_07_28.as_str();
+        let plain = single_header(headers, &PROTOCOL_VERSION_HEADER)? == modern
             && single_header(headers, &MCP_METHOD_HEADER)? == CALL_TOOL_METHOD
-            && !headers.contains_key(MCP_SESSION_HEADER);
+            && !headers.contains_key(MCP_SESSION_HEADER)
+            && is_plain_post(request, self.most);
         let name = single_header(headers, &MCP_NAME_HEADER).filter(|_| plain)?;
         // Arguments that travel in headers too are compared with them.
         let whose = Principal::from_extensions(request.extensions()).to_caller("mcp");
@@ -137,8 +93,9 @@ impl McpFastPath {
         &self,
         mcp: &McpServer,
         call: PlainCall,
+        knows_tasks: bool,
     ) -> (StatusCode, Option<Vec<u8>>) {
-        let PlainCall { id, name, args, sequel, meta, knows_tasks } = call;
+        let PlainCall { id, name, args, sequel, meta, .. } = call;
         let mut context = RequestContext::new(id.clone(), self.silent_peer().clone());
         context.meta = meta;
         let answer = mcp.call_named_tool(name, Ok(args), sequel, context).await;
@@ -161,6 +118,15 @@ impl McpFastPath {
     }
 }
 
+/// The call of this tool in a message of a modern client, and whether the client knows tasks.
+fn parse_modern_call(message: &[u8], name: &str) -> Option<(PlainCall, bool)> {
+    let call = parse_plain_call(message).filter(|call| call.name == name)?;
+    match call.client {
+        PlainCallClient::Modern { knows_tasks } => Some((call, knows_tasks)),
+        PlainCallClient::Session => None,
+    }
+}
+
 /// What the SDK sees to before it hands an answer on to a modern client.
 fn check_answer(
     answer: Result<CallToolResponse, ErrorData>,
@@ -180,38 +146,6 @@ fn check_answer(
             Err(error)
         }
     }
-}
-
-/// The call in a message, if there is nothing unusual about it.
-pub(crate) fn parse_plain_call(message: &[u8]) -> Option<PlainCall> {
-    // What is over a limit is refused on the SDK's way.
-    check_message(message).ok()?;
-    let PlainCallMessage { id, method, params, .. } = serde_json::from_slice(message).ok()?;
-    let PlainCallParams { meta, name, arguments, input_responses: responses, request_state: state } =
-        params;
-    let modern = ProtocolVersion::V_2026_07_28.as_str();
-    let plain = method == CALL_TOOL_METHOD
-        && meta.get(mcp_caller::PROTOCOL_VERSION_META_KEY).and_then(Json::as_str) == Some(modern)
-        && !meta.contains_key("progressToken")
-        && !meta.contains_key(mcp_caller::LOG_LEVEL_META_KEY);
-    let args = match arguments {
-        None => Value::Object(Object::new()),
-        Some(args @ Value::Object(_)) => args,
-        Some(_) => return None,
-    };
-    let knows_tasks = match meta.get(mcp_caller::CAPABILITIES_META_KEY)? {
-        Json::Object(none) if none.is_empty() => false,
-        _ => meta.client_capabilities()?.supports_tasks(),
-    };
-    let sequel = CallContinuation { state, responses };
-    plain.then_some(PlainCall { id, name, args, sequel, meta, knows_tasks })
-}
-
-/// A header that is there once.
-fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut all = headers.get_all(name).iter();
-    let value = all.next()?;
-    all.next().is_none().then(|| value.to_str().ok())?
 }
 
 /// As the SDK has it for modern clients.
@@ -253,10 +187,10 @@ mod tests {
 
     use moonlark_core::schema::Schema;
     use moonlark_core::tool::{Source, SourceKind};
-    use moonlark_core::{Catalog, Problem, Tool};
+    use moonlark_core::{Catalog, Problem, Tool, Value};
     use moonlark_gateway::Gateway;
     use moonlark_gateway::tool_body::ToolBody;
-    use serde_json::json;
+    use serde_json::{Value as Json, json};
     use tokio_util::sync::CancellationToken;
     use tower::ServiceExt;
 
@@ -311,8 +245,7 @@ mod tests {
     fn is_short(request: &Request, message: &Json) -> bool {
         let name = McpFastPath::new(McpServer::new(gateway(), Principal::default()), 500)
             .plain_tool_name(request);
-        let call = parse_plain_call(message.to_string().as_bytes());
-        call.is_some_and(|call| name.is_some_and(|name| call.name == name))
+        name.is_some_and(|name| parse_modern_call(message.to_string().as_bytes(), &name).is_some())
     }
 
     async fn answered(request: Request) -> (StatusCode, Option<String>, String) {

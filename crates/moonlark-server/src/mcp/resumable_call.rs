@@ -47,6 +47,21 @@ pub(crate) struct ResumableCall {
     /// What the client still has to answer.
     open: Vec<(String, PendingClientQuestion)>,
     asked: usize,
+    /// What the client is to be told before anything else.
+    untold: Option<UntoldNews>,
+}
+
+/// What belongs to the stream of one request.
+enum UntoldNews {
+    Event(CallEvent),
+    Question(PendingClientQuestion),
+}
+
+/// How far a call came that could tell its client nothing but the answer.
+pub(crate) enum QuietCallEnd {
+    Ended(Result<ToolAnswer>),
+    /// Something has to be told before the answer.
+    Interrupted(ResumableCall),
 }
 
 /// Call, or go on with the call that the request names.
@@ -68,12 +83,27 @@ pub(crate) async fn run_call(
         return conversation.run_until_answer(&context, wants, Some(request)).await;
     }
     let request = is_modern(&context).then(|| CallFingerprint::from_call(&callee, &args, &caller));
+    let call =
+        begin_call(gateway, (callee, args), sequel, &context, caller, &wants, session).await?;
+    call.run_until_answer(&context, wants, request).await
+}
+
+/// Begin a call when there is room for it.
+pub(super) async fn begin_call(
+    gateway: &Gateway,
+    (callee, args): (McpCallee, Value),
+    sequel: CallContinuation,
+    context: &Arc<RequestContext<RoleServer>>,
+    caller: Caller,
+    wants: &RequestedNotifications,
+    session: &Arc<McpClientSession>,
+) -> Result<ResumableCall> {
     let (client, questions) = McpCaller::new(context.clone(), session.clone(), sequel, wants.level);
     let (listen, events) = (!wants.is_empty()).then(event_channel).unzip();
     let client = Some(Arc::new(client) as Arc<dyn CallClient>);
     let options = CallOptions::from(caller).with_client(client).with_events(listen);
     let call = gateway.open_call_when_admitted(options).await?;
-    let call = call.with_trace(request_trace::trace_from_request(&context));
+    let call = call.with_trace(request_trace::trace_from_request(context));
     let gateway = gateway.clone();
     let running = Box::pin(async move {
         match callee {
@@ -81,8 +111,8 @@ pub(crate) async fn run_call(
             McpCallee::Door(tool) => gateway.invoke(&call, &tool, args).await,
         }
     });
-    let conversation = ResumableCall { running, events, questions, open: Vec::new(), asked: 0 };
-    conversation.run_until_answer(&context, wants, request).await
+    let (open, untold) = (Vec::new(), None);
+    Ok(ResumableCall { running, events, questions, open, asked: 0, untold })
 }
 
 /// Bounded by the limits on log output and by the thinning of progress.
@@ -99,7 +129,55 @@ async fn next_event(events: &mut Option<mpsc::UnboundedReceiver<CallEvent>>) -> 
 }
 
 impl ResumableCall {
-    async fn run_until_answer(
+    /// Run for as long as nothing has to be told on the stream of the request, and no
+    /// question is asked. Log messages do not belong to a request.
+    pub(super) async fn run_quietly(
+        mut self,
+        context: &RequestContext<RoleServer>,
+        wants: &RequestedNotifications,
+    ) -> QuietCallEnd {
+        loop {
+            let news = tokio::select! {
+                biased;
+                Some(event) = next_event(&mut self.events) => UntoldNews::Event(event),
+                ended = &mut self.running => return self.end_quietly(ended, context, wants).await,
+                Some(asked) = self.questions.recv() => UntoldNews::Question(asked),
+                // Dropping the call stops everything it started.
+                () = context.ct.cancelled() => return QuietCallEnd::Ended(Err(cancelled_problem())),
+            };
+            if let Some(untold) = tell_message(news, context, wants).await {
+                return self.interrupt(untold);
+            }
+        }
+    }
+
+    /// What was said in the last moment still comes before the answer.
+    async fn end_quietly(
+        mut self,
+        ended: Result<ToolAnswer>,
+        context: &RequestContext<RoleServer>,
+        wants: &RequestedNotifications,
+    ) -> QuietCallEnd {
+        while let Some(Ok(event)) = self.events.as_mut().map(mpsc::UnboundedReceiver::try_recv) {
+            let news = UntoldNews::Event(event);
+            if let Some(untold) = tell_message(news, context, wants).await {
+                self.running = Box::pin(std::future::ready(ended));
+                return self.interrupt(untold);
+            }
+        }
+        if !self.questions.is_empty() {
+            let asking = FuturesUnordered::<BoxFuture<'static, ()>>::new();
+            spawn_to_finish(finish_questions(asking, self.questions, context.peer.clone()));
+        }
+        QuietCallEnd::Ended(ended)
+    }
+
+    fn interrupt(mut self, untold: UntoldNews) -> QuietCallEnd {
+        self.untold = Some(untold);
+        QuietCallEnd::Interrupted(self)
+    }
+
+    pub(super) async fn run_until_answer(
         mut self,
         context: &RequestContext<RoleServer>,
         wants: RequestedNotifications,
@@ -107,6 +185,11 @@ impl ResumableCall {
     ) -> Result<ToolAnswer> {
         let peer = &context.peer;
         let mut asking = FuturesUnordered::new();
+        match self.untold.take() {
+            Some(UntoldNews::Event(event)) => notify_event(peer, event, &wants).await,
+            Some(UntoldNews::Question(asked)) => asking.push(ask_client(peer.clone(), asked)),
+            None => {}
+        }
         let ended = loop {
             if !self.open.is_empty()
                 && let Some(request) = &request
@@ -132,9 +215,7 @@ impl ResumableCall {
                 },
                 Some(()) = asking.next() => {}
                 // Dropping the call stops everything it started.
-                () = context.ct.cancelled() => {
-                    return Err(Problem::new(ProblemCode::Cancelled, "the client cancelled the call"));
-                }
+                () = context.ct.cancelled() => return Err(cancelled_problem()),
             }
         };
         // What was said in the last moment still comes before the answer.
@@ -204,6 +285,26 @@ impl ResumableCall {
             _ => ToolAnswer::Raw(Object::new()),
         }
     }
+}
+
+/// Tell what does not belong to the request; what does comes back.
+async fn tell_message(
+    news: UntoldNews,
+    context: &RequestContext<RoleServer>,
+    wants: &RequestedNotifications,
+) -> Option<UntoldNews> {
+    match news {
+        UntoldNews::Event(CallEvent::Progress { .. }) if wants.progress.is_some() => Some(news),
+        UntoldNews::Event(event) => {
+            notify_event(&context.peer, event, wants).await;
+            None
+        }
+        UntoldNews::Question(_) => Some(news),
+    }
+}
+
+fn cancelled_problem() -> Problem {
+    Problem::new(ProblemCode::Cancelled, "the client cancelled the call")
 }
 
 /// What a later request must repeat to go on with this one, and who must make it.

@@ -15,11 +15,17 @@
 //! of one session must differ in their ids while they are in flight: the SDK keeps
 //! one place for each id, so that all but one would never be answered.
 //!
+//! Plain calls do not go through the SDK ([`session_fast_path`]). A session that has nothing but
+//! those looks idle to it, so it is told from time to time ([`connected_session`]).
+//!
 //! What a client says of itself is kept for as long as its session: [`message_limits`]
 //! refuses what is too large before the SDK reads it.
 
 mod answer_events;
+mod connected_session;
+mod event_response;
 mod message_limits;
+mod session_fast_path;
 mod session_id;
 mod session_record;
 mod session_table;
@@ -35,8 +41,9 @@ use futures::{Stream, StreamExt};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use moonlark_core::{Problem, ProblemCode};
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, InitializeRequestParams,
-    LoggingLevel, ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, ErrorData,
+    InitializeRequestParams, LoggingLevel, ProtocolVersion, RequestId, ServerJsonRpcMessage,
+    ServerResult,
 };
 use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError, SessionConfig,
@@ -47,14 +54,18 @@ use rmcp::transport::streamable_http_server::session::{
 };
 
 use answer_events::AnswerEvents;
+use connected_session::WAKE_INTERVAL;
 use message_limits::{BodyRefusal, measure_body};
 use session_id::SessionIdContent;
 use session_record::RecordedSession;
 use session_table::{SessionAdmission, SessionOpening, SessionTable, SessionUse};
 
+pub(super) use connected_session::SessionEntrance;
 pub(crate) use message_limits::check_read_message;
 pub(super) use message_limits::{check_message, check_resource_uri};
 pub use session_vault::SessionVault;
+
+use tokio_util::sync::CancellationToken;
 
 use crate::principal::Principal;
 use crate::{http_status, unix_time};
@@ -77,6 +88,8 @@ pub(crate) struct McpSessions {
     table: Arc<SessionTable>,
     vault: Arc<SessionVault>,
     answers: Arc<AnswerEvents>,
+    /// The server stops: streams end.
+    stop: CancellationToken,
 }
 
 /// The session of a request, for whoever serves it.
@@ -153,13 +166,14 @@ impl From<LocalSessionManagerError> for SessionError {
 }
 
 impl McpSessions {
-    pub(crate) fn new(vault: Arc<SessionVault>) -> Self {
+    pub(crate) fn new(vault: Arc<SessionVault>, stop: CancellationToken) -> Self {
         let mut config = SessionConfig::default();
-        config.keep_alive = Some(SESSION_IDLE_TIMEOUT);
+        // Of some calls, the SDK does not hear at once.
+        config.keep_alive = Some(SESSION_IDLE_TIMEOUT + WAKE_INTERVAL);
         config.sse_retry = None;
         let mut sessions = LocalSessionManager::default();
         sessions.session_config = config;
-        Self { inner: sessions, table: Arc::default(), vault, answers: Arc::default() }
+        Self { inner: sessions, table: Arc::default(), vault, answers: Arc::default(), stop }
     }
 
     /// Where the SDK asks for sessions that are not known here.
@@ -230,6 +244,7 @@ impl McpSessions {
         }
         let is_here = self.inner.has_session(&content.name.as_str().into()).await.ok()?;
         let taken_up = if is_here {
+            self.table.note_sealed_id(id.to_str().ok()?, &content.name);
             None
         } else {
             match self.vault.find_recorded(&content).await {
@@ -250,7 +265,9 @@ impl McpSessions {
             caller: who.name().map(str::to_owned),
             initialize: self.table.take_initialize(name),
         };
-        self.vault.seal_id(content)?.parse().ok()
+        let id = self.vault.seal_id(content)?;
+        self.table.note_sealed_id(&id, name);
+        id.parse().ok()
     }
 
     /// Make room for one more session of this caller, with its own if it has many.
@@ -382,9 +399,10 @@ impl SessionManager for McpSessions {
     async fn initialize_session(
         &self,
         id: &SessionId,
-        message: ClientJsonRpcMessage,
+        mut message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
         let params = initialize_params(&message);
+        message.insert_extension(SessionEntrance { table: self.table.clone(), name: id.clone() });
         let answer = self.inner.initialize_session(id, message).await?;
         if let (Some(params), Some(version)) = (params, negotiated_version(&answer)) {
             self.table.note_initialized(id, params, version);
@@ -428,6 +446,9 @@ impl SessionManager for McpSessions {
         message: ClientJsonRpcMessage,
     ) -> Result<(), Self::Error> {
         self.table.mark_used(id);
+        if let Some(request) = cancelled_request(&message) {
+            self.table.cancel_call(id, request);
+        }
         Ok(self.inner.accept_message(id, message).await?)
     }
 
@@ -495,6 +516,17 @@ fn initialize_params(message: &ClientJsonRpcMessage) -> Option<InitializeRequest
     let ClientJsonRpcMessage::Request(request) = message else { return None };
     match &request.request {
         ClientRequest::InitializeRequest(initialize) => Some(initialize.params.clone()),
+        _ => None,
+    }
+}
+
+/// The request that the client no longer wants.
+fn cancelled_request(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
+    let ClientJsonRpcMessage::Notification(notification) = message else { return None };
+    match &notification.notification {
+        ClientNotification::CancelledNotification(cancelled) => {
+            cancelled.params.request_id.as_ref()
+        }
         _ => None,
     }
 }

@@ -2,8 +2,9 @@
 //! before the SDK sees it, answered by its handler, and written to the output.
 //!
 //! The SDK reads a message in several steps, starts a task for it, and sends
-//! the answer through its own loop. A call that is to be told nothing but the
-//! answer needs none of that. Everything else goes on as it came.
+//! the answer through its own loop. A call needs none of that: what a client with a session
+//! is told besides the answer goes by the SDK's peer, and other clients are told nothing else
+//! where they did not ask for it. Everything else goes on as it came.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,7 +23,7 @@ use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
 use super::shared_output::SharedOutput;
-use crate::mcp::{McpFastPath, McpServer, PlainCall, parse_plain_call};
+use crate::mcp::{McpFastPath, McpServer, PlainCall, PlainCallClient, parse_plain_call};
 
 /// Longer lines are the SDK's.
 const MAX_PLAIN_LINE_BYTES: usize = 64 * 1024;
@@ -40,15 +41,17 @@ pub(super) struct StdioFastPath<W> {
     output: SharedOutput<W>,
     /// The SDK knows what kind of client this is.
     pub(super) open: AtomicBool,
+    /// The client has a session, and has been told so.
+    pub(super) has_session: AtomicBool,
     running: Mutex<HashMap<RequestId, AbortHandle>>,
     tasks: TaskTracker,
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> StdioFastPath<W> {
     pub(super) fn new(mcp: McpServer, output: SharedOutput<W>) -> Arc<Self> {
-        let (open, running, tasks) = Default::default();
+        let (open, has_session, running, tasks) = Default::default();
         let straight = McpFastPath::new(mcp.clone(), MAX_PLAIN_LINE_BYTES);
-        Arc::new(Self { mcp, straight, output, open, running, tasks })
+        Arc::new(Self { mcp, straight, output, open, has_session, running, tasks })
     }
 
     /// All calls are answered, or have had their time, which is none if the client has
@@ -69,6 +72,13 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioFastPath<W> {
             return false;
         }
         match parse_plain_call(line) {
+            // Nobody could be reached yet with what is said before the answer.
+            Some(call)
+                if call.client == PlainCallClient::Session
+                    && !self.has_session.load(Ordering::Acquire) =>
+            {
+                false
+            }
             Some(call) => {
                 self.start_call(call);
                 true
@@ -83,7 +93,8 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioFastPath<W> {
         let mut running = self.running.lock();
         let task = self.tasks.spawn(async move {
             let id = call.id.clone();
-            let (_, answer) = this.straight.answer_call(&this.mcp, call).await;
+            // Boxed here, it is not copied with the task.
+            let answer = Box::pin(this.answer_call(call)).await;
             // What is written is written whole: from here on, nobody ends it.
             if this.running.lock().remove(&id).is_some()
                 && let Some(answer) = answer
@@ -93,6 +104,15 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioFastPath<W> {
             }
         });
         running.insert(id, task.abort_handle());
+    }
+
+    async fn answer_call(&self, call: PlainCall) -> Option<Vec<u8>> {
+        match call.client {
+            PlainCallClient::Session => self.mcp.answer_session_call(call).await,
+            PlainCallClient::Modern { knows_tasks } => {
+                self.straight.answer_call(&self.mcp, call, knows_tasks).await.1
+            }
+        }
     }
 
     /// Whether the line calls off a call of ours.

@@ -45,7 +45,8 @@ struct KeptAnswers {
 struct KeptAnswer {
     session: SessionId,
     log: Arc<AnswerLog>,
-    _writer: AbortOnDropHandle<()>,
+    /// None once it is complete.
+    _writer: Option<AbortOnDropHandle<()>>,
 }
 
 /// One answer.
@@ -60,6 +61,22 @@ struct AnswerLogState {
     /// The stream that gets the events at the moment.
     reader: Option<AnswerReader>,
     is_complete: bool,
+}
+
+/// All events of an answer that is whole before its client has read anything.
+pub(super) struct WholeAnswer {
+    name: String,
+    pub(super) first: ServerSseMessage,
+    pub(super) answer: ServerSseMessage,
+}
+
+impl WholeAnswer {
+    pub(super) fn new(mut answer: ServerSseMessage) -> Self {
+        let name = uuid::Uuid::new_v4().simple().to_string();
+        let first = ServerSseMessage::priming(event_id(&name, 0), STREAM_RETRY);
+        answer.event_id = Some(event_id(&name, 1));
+        Self { name, first, answer }
+    }
 }
 
 #[derive(Clone)]
@@ -86,17 +103,39 @@ impl AnswerEvents {
         let writer = spawn_owned({
             let (all, name, log) = (self.clone(), name.clone(), log.clone());
             async move {
-                let _used = used;
+                let mut used = Some(used);
                 let mut answer = pin!(answer);
                 while let Some(event) = answer.next().await {
+                    // Whoever has the answer may use the id of the request again.
+                    if is_answer(&event) {
+                        used = None;
+                    }
                     log.write_event(&name, event).await;
                 }
+                drop(used);
                 all.note_completion(name, &log);
             }
         });
-        kept.answers.insert(name, KeptAnswer { session, log, _writer: writer });
+        kept.answers.insert(name, KeptAnswer { session, log, _writer: Some(writer) });
         drop(kept);
         futures::stream::iter([first]).chain(futures::stream::iter(reader).flatten())
+    }
+
+    /// Keep an answer whose message has so many bytes.
+    pub(super) fn keep_whole_answer(&self, session: SessionId, whole: WholeAnswer, bytes: usize) {
+        if bytes > MAX_COMPLETE_BYTES {
+            return;
+        }
+        let state = AnswerLogState {
+            events: VecDeque::from([whole.answer]),
+            last: 1,
+            reader: None,
+            is_complete: true,
+        };
+        let log = Arc::new(AnswerLog(Mutex::new(state)));
+        let mut kept = self.0.lock();
+        kept.answers.insert(whole.name.clone(), KeptAnswer { session, log, _writer: None });
+        kept.note_complete(whole.name, bytes);
     }
 
     /// The events after the one with this id; none if no more are kept and none will come.
@@ -125,19 +164,24 @@ impl AnswerEvents {
         if !has_result || bytes > MAX_COMPLETE_BYTES {
             kept.answers.remove(&name);
         } else if kept.answers.contains_key(&name) {
-            kept.complete.push_back((name, bytes));
-            kept.complete_bytes += bytes;
-        }
-        while kept.complete_bytes > MAX_COMPLETE_BYTES
-            && let Some((name, bytes)) = kept.complete.pop_front()
-        {
-            kept.answers.remove(&name);
-            kept.complete_bytes -= bytes;
+            kept.note_complete(name, bytes);
         }
     }
 }
 
 impl KeptAnswers {
+    /// Answers that were complete before make room.
+    fn note_complete(&mut self, name: String, bytes: usize) {
+        self.complete.push_back((name, bytes));
+        self.complete_bytes += bytes;
+        while self.complete_bytes > MAX_COMPLETE_BYTES
+            && let Some((name, bytes)) = self.complete.pop_front()
+        {
+            self.answers.remove(&name);
+            self.complete_bytes -= bytes;
+        }
+    }
+
     fn drop_forgotten(&mut self) {
         let KeptAnswers { answers, complete, complete_bytes } = self;
         complete.retain(|(name, _)| answers.contains_key(name));
@@ -171,8 +215,7 @@ impl AnswerLog {
         let mut state = self.0.lock();
         state.is_complete = true;
         state.reader = None;
-        let last = state.events.back().and_then(|it| it.message.as_deref());
-        matches!(last, Some(ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_)))
+        state.events.back().is_some_and(is_answer)
     }
 
     /// The events after this number, and those that are still to come. The stream that got them
@@ -201,6 +244,12 @@ impl AnswerLog {
         let messages = state.events.iter().filter_map(|it| it.message.as_deref());
         messages.map(|it| serde_json::to_vec(it).map_or(0, |json| json.len())).sum()
     }
+}
+
+/// Whether an event is the last of its request.
+pub(super) fn is_answer(event: &ServerSseMessage) -> bool {
+    let message = event.message.as_deref();
+    matches!(message, Some(ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_)))
 }
 
 fn event_id(name: &str, number: u64) -> String {

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use rmcp::model::{InitializeRequestParams, LoggingLevel, ProtocolVersion, RequestId};
 use rmcp::transport::streamable_http_server::session::SessionId;
 
+use super::connected_session::ConnectedSession;
 use crate::principal::Principal;
 
 /// Sessions at once. Each costs memory until it is closed or idle for too long.
@@ -20,6 +21,8 @@ pub(super) struct SessionTable(Mutex<SessionEntries>);
 #[derive(Default)]
 struct SessionEntries {
     sessions: HashMap<SessionId, McpSessionEntry>,
+    /// By the ids that clients have, which need not be opened again.
+    names: HashMap<String, SessionId>,
     /// Counts uses, to know which was used last.
     clock: u64,
 }
@@ -39,6 +42,8 @@ struct McpSessionEntry {
     version: Option<ProtocolVersion>,
     /// The level of log messages that was written down last.
     level: Option<LoggingLevel>,
+    /// What its calls need that the SDK does not serve.
+    connected: Option<Arc<ConnectedSession>>,
 }
 
 /// How a session came to be known here.
@@ -70,7 +75,8 @@ impl SessionTable {
     pub(super) fn insert(&self, id: SessionId, who: Principal, opening: SessionOpening) {
         let mut entries = self.0.lock();
         let used = entries.next_tick();
-        let entry = McpSessionEntry { who, used, opening, ..McpSessionEntry::default() };
+        let mut entry = McpSessionEntry::default();
+        (entry.who, entry.used, entry.opening) = (who, used, opening);
         entries.sessions.insert(id, entry);
     }
 
@@ -82,6 +88,45 @@ impl SessionTable {
     ) {
         if let Some(entry) = self.0.lock().sessions.get_mut(id) {
             (entry.initialize, entry.version) = (Some(params), Some(version));
+        }
+    }
+
+    pub(super) fn note_connected(&self, session: Arc<ConnectedSession>) {
+        if let Some(entry) = self.0.lock().sessions.get_mut(&session.name) {
+            entry.connected = Some(session);
+        }
+    }
+
+    /// The id that the client of a session has.
+    pub(super) fn note_sealed_id(&self, sealed: &str, name: &str) {
+        let mut entries = self.0.lock();
+        if let Some((name, _)) = entries.sessions.get_key_value(name)
+            && !entries.names.contains_key(sealed)
+        {
+            let name = name.clone();
+            entries.names.insert(sealed.to_owned(), name);
+        }
+    }
+
+    /// The session that the client knows by this id, if it is this caller's, with the
+    /// version that it speaks.
+    pub(super) fn find_connected(
+        &self,
+        sealed: &str,
+        who: &Principal,
+    ) -> Option<(Arc<ConnectedSession>, ProtocolVersion)> {
+        let entries = self.0.lock();
+        let entry = entries.sessions.get(entries.names.get(sealed)?)?;
+        let is_callers = entry.who.name() == who.name();
+        let connected = entry.connected.as_ref().filter(|_| is_callers)?;
+        Some((connected.clone(), entry.version.clone()?))
+    }
+
+    /// Cancel a call of a session that the SDK does not know.
+    pub(super) fn cancel_call(&self, session: &str, request: &RequestId) {
+        let connected = self.0.lock().sessions.get(session).and_then(|it| it.connected.clone());
+        if let Some(connected) = connected {
+            connected.cancel_call(request);
         }
     }
 
@@ -108,7 +153,11 @@ impl SessionTable {
     }
 
     pub(super) fn remove(&self, id: &str) {
-        self.0.lock().sessions.remove(id);
+        let mut entries = self.0.lock();
+        let removed = entries.sessions.remove(id);
+        entries.names.retain(|_, name| **name != *id);
+        drop(entries);
+        drop(removed);
     }
 
     /// The session was used.
@@ -147,6 +196,7 @@ impl SessionTable {
         // The SDK ends sessions by itself, too.
         let open: HashSet<&SessionId> = open.iter().collect();
         entries.sessions.retain(|id, _| open.contains(id));
+        entries.names.retain(|_, name| open.contains(name));
         let total = entries.sessions.len();
         let own = entries.sessions.values().filter(|entry| entry.who.name() == who.name()).count();
         // Where nobody says who they are, all are one caller.
@@ -199,6 +249,14 @@ impl SessionEntries {
             }
         }
         holders.into_iter().max_by_key(|(_, count)| *count).map(|(who, _)| who.clone())
+    }
+}
+
+impl Drop for McpSessionEntry {
+    fn drop(&mut self) {
+        if let Some(connected) = &self.connected {
+            connected.end_calls();
+        }
     }
 }
 

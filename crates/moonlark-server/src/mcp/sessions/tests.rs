@@ -22,7 +22,7 @@ fn app() -> HttpApp {
     app_with_tools(vec![])
 }
 
-fn app_with_tools(tools: Vec<Arc<Tool>>) -> HttpApp {
+pub(super) fn app_with_tools(tools: Vec<Arc<Tool>>) -> HttpApp {
     let options = HttpServerOptions {
         allowed_hosts: vec![],
         allowed_origins: vec![],
@@ -34,7 +34,7 @@ fn app_with_tools(tools: Vec<Arc<Tool>>) -> HttpApp {
     build_http_app(gateway, options, CancellationToken::new())
 }
 
-fn initialize(experimental: Json) -> Json {
+pub(super) fn initialize(experimental: Json) -> Json {
     let params = json!({
         "protocolVersion": "2025-06-18",
         "capabilities": {"experimental": {"x": {"y": experimental}}},
@@ -43,8 +43,8 @@ fn initialize(experimental: Json) -> Json {
     json!({"jsonrpc": "2.0", "id": "first", "method": "initialize", "params": params})
 }
 
-/// The status, the id of the session, and the answer.
-async fn post(app: &HttpApp, session: Option<&str>, body: Body) -> (u16, Option<String>, String) {
+/// A message for a session, or for none.
+pub(super) fn post_request(session: Option<&str>, body: Body) -> Request {
     let mut request = Request::post("/mcp")
         .header("host", "localhost")
         .header("accept", "application/json, text/event-stream")
@@ -52,7 +52,16 @@ async fn post(app: &HttpApp, session: Option<&str>, body: Body) -> (u16, Option<
     if let Some(session) = session {
         request = request.header(SESSION_HEADER, session);
     }
-    let response = app.clone().oneshot(request.body(body).unwrap()).await.unwrap();
+    request.body(body).unwrap()
+}
+
+/// The status, the id of the session, and the answer.
+pub(super) async fn post(
+    app: &HttpApp,
+    session: Option<&str>,
+    body: Body,
+) -> (u16, Option<String>, String) {
+    let response = app.clone().oneshot(post_request(session, body)).await.unwrap();
     let session = response.headers().get(SESSION_HEADER);
     let session = session.map(|it| it.to_str().unwrap().to_owned());
     let status = response.status().as_u16();
@@ -61,7 +70,7 @@ async fn post(app: &HttpApp, session: Option<&str>, body: Body) -> (u16, Option<
 }
 
 /// A body that comes in pieces, of unknown length.
-fn in_pieces(text: &str) -> Body {
+pub(super) fn in_pieces(text: &str) -> Body {
     let pieces: Vec<Result<Vec<u8>, Infallible>> =
         text.as_bytes().chunks(1000).map(|piece| Ok(piece.to_vec())).collect();
     Body::from_stream(futures::stream::iter(pieces))
@@ -119,7 +128,7 @@ async fn long_resource_uris_and_ids_are_refused_in_a_session() {
 }
 
 /// A tool that answers when it is let go.
-fn waiting_tool(go: &Arc<Notify>) -> Arc<Tool> {
+pub(super) fn waiting_tool(go: &Arc<Notify>) -> Arc<Tool> {
     let go = go.clone();
     let body = ToolBody::from_async_fn(move |_, args| {
         let go = go.clone();
@@ -132,7 +141,7 @@ fn waiting_tool(go: &Arc<Notify>) -> Arc<Tool> {
     Arc::new(Tool::new("wait", source, Schema::without_parameters(), body))
 }
 
-async fn begin_session(app: &HttpApp, version: &str) -> String {
+pub(super) async fn begin_session(app: &HttpApp, version: &str) -> String {
     let mut message = initialize(json!(0));
     message["params"]["protocolVersion"] = version.into();
     let (_, session, _) = post(app, None, message.to_string().into()).await;
@@ -160,7 +169,7 @@ async fn begin_call(app: &HttpApp, session: &str, id: u64) -> (String, axum::bod
     (lines[1].strip_prefix("id: ").unwrap().to_owned(), stream)
 }
 
-async fn read_on(app: &HttpApp, session: &str, last_event_id: &str) -> (u16, Body) {
+pub(super) async fn read_on(app: &HttpApp, session: &str, last_event_id: &str) -> (u16, Body) {
     let request = Request::get("/mcp")
         .header("host", "localhost")
         .header("accept", "text/event-stream")
@@ -172,7 +181,7 @@ async fn read_on(app: &HttpApp, session: &str, last_event_id: &str) -> (u16, Bod
     (response.status().as_u16(), response.into_body())
 }
 
-async fn whole_text(body: Body) -> String {
+pub(super) async fn whole_text(body: Body) -> String {
     String::from_utf8(to_bytes(body, 100_000).await.unwrap().to_vec()).unwrap()
 }
 

@@ -6,7 +6,12 @@ use moonlark_gateway::tool_body::ToolBody;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex};
 
+use tokio_util::sync::CancellationToken;
+
 use super::*;
+use crate::mcp::session_call_cases::{
+    CasePath, OLD_VERSIONS, case_call, case_tools, session_call_cases,
+};
 use crate::principal::Principal;
 
 /// Tools that answer with their arguments, and that never do.
@@ -136,4 +141,134 @@ async fn before_the_first_request_everything_is_the_sdks() {
     let first = call(1, "same");
     scene.say(&first).await;
     assert_eq!(scene.passed().await, first);
+}
+
+#[tokio::test]
+async fn calls_of_a_session_are_the_sdks_until_its_client_knows_of_it() {
+    let mut scene = scene();
+    let old = format!("{}\n", case_call(1, "same"));
+    scene.say(&old).await;
+    assert_eq!(scene.passed().await, old);
+    scene.short.has_session.store(true, Ordering::Release);
+    for (path, message) in session_call_cases() {
+        let line = format!("{message}\n");
+        scene.say(&format!("{line}end\n")).await;
+        let expected = if path == CasePath::Sdk { line } else { "end\n".to_owned() };
+        assert_eq!(scene.passed().await, expected);
+        if path == CasePath::Sdk {
+            assert_eq!(scene.passed().await, "end\n");
+        }
+    }
+}
+
+/// A client of an old version over pipes.
+struct OldClient {
+    to_server: DuplexStream,
+    from_server: tokio::io::Lines<BufReader<DuplexStream>>,
+    _serving: tokio_util::task::AbortOnDropHandle<()>,
+}
+
+impl OldClient {
+    async fn connect(version: &str) -> OldClient {
+        let (to_server, input) = duplex(1 << 20);
+        let (output, from_server) = duplex(1 << 20);
+        let gateway = Gateway::new(Catalog::new(Arc::default(), case_tools(), &[], vec![]), 10);
+        let serving = crate::serve_lines(gateway, input, output, CancellationToken::new());
+        let _serving = moonlark_child::spawn_owned(async { serving.await.unwrap() });
+        let from_server = BufReader::new(from_server).lines();
+        let mut client = OldClient { to_server, from_server, _serving };
+        let params = json!({
+            "protocolVersion": version,
+            "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "suite", "version": "1"},
+        });
+        let begin = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        client.say(&begin.to_string()).await;
+        assert!(client.next_line().await.contains(version));
+        client.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        client
+    }
+
+    async fn say(&mut self, line: &str) {
+        self.to_server.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn next_line(&mut self) -> String {
+        self.from_server.next_line().await.unwrap().unwrap()
+    }
+
+    /// All that is said until the request is answered.
+    async fn ask(&mut self, message: &serde_json::Value, way: PipeWay) -> Vec<String> {
+        let text = message.to_string();
+        match way {
+            PipeWay::Short => self.say(&text).await,
+            // Longer lines are the SDK's.
+            PipeWay::Sdk => {
+                let space = " ".repeat(MAX_PLAIN_LINE_BYTES);
+                self.say(&format!("{{{space}{}", &text[1..])).await;
+            }
+        }
+        let mut said = Vec::new();
+        loop {
+            let line = self.next_line().await;
+            let is_answer =
+                line.contains(&format!("\"id\":{}", message["id"])) && !line.contains("\"method\"");
+            if line.contains("elicitation/create") {
+                let mut asked: serde_json::Value = serde_json::from_str(&line).unwrap();
+                // It has a number that counts questions.
+                asked["params"].as_object_mut().unwrap().remove("_meta");
+                let answer = json!({"action": "accept", "content": {"way": 1}});
+                let answer = json!({"jsonrpc": "2.0", "id": asked["id"], "result": answer});
+                self.say(&answer.to_string()).await;
+                said.push(asked["params"].to_string());
+            } else {
+                said.push(line);
+            }
+            if is_answer {
+                return said;
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum PipeWay {
+    Short,
+    Sdk,
+}
+
+#[tokio::test]
+async fn the_short_way_over_pipes_answers_as_the_sdk_does_for_every_version() {
+    for version in OLD_VERSIONS {
+        let mut client = OldClient::connect(version).await;
+        let cases = session_call_cases().into_iter().filter(|(path, _)| *path != CasePath::Sdk);
+        for message in cases.map(|it| it.1).chain([case_call(9, "ask")]) {
+            let short = client.ask(&message, PipeWay::Short).await;
+            let by_sdk = client.ask(&message, PipeWay::Sdk).await;
+            assert_eq!(short, by_sdk, "{version}: {message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_everything_at_once_reads_of_its_session_first() {
+    for round in 0..20 {
+        let (mut to_server, input) = duplex(1 << 20);
+        let (output, from_server) = duplex(1 << 20);
+        let gateway = Gateway::new(Catalog::new(Arc::default(), case_tools(), &[], vec![]), 10);
+        let serving = crate::serve_lines(gateway, input, output, CancellationToken::new());
+        let _serving = moonlark_child::spawn_owned(async { serving.await.unwrap() });
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "suite", "version": "1"}});
+        let begin = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+        let all = format!("{begin}\n{}\n{}\n", case_call(1, "same"), case_call(2, "later"));
+        to_server.write_all(all.as_bytes()).await.unwrap();
+        let mut lines = BufReader::new(from_server).lines();
+        let first = lines.next_line().await.unwrap().unwrap();
+        assert!(first.contains("protocolVersion"), "{round}: {first}");
+        for _ in 0..2 {
+            let answer = lines.next_line().await.unwrap().unwrap();
+            assert!(answer.contains("structuredContent"), "{round}: {answer}");
+        }
+    }
 }
