@@ -9,7 +9,7 @@ use super::http::{self, Request};
 use super::report::{Row, Section};
 use super::rounds::in_turns;
 use super::server::{Server, beside};
-use super::{Effort, scripts, stdio};
+use super::{Effort, old_clients, scripts, stdio};
 
 pub(super) const ANSWER: &str = "Echo: hello";
 const VERSION: &str = "2026-07-28";
@@ -67,7 +67,7 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Section>> {
                 .goal("≥ 70 %", over_stdio.speed >= 0.70),
         ],
     };
-    Ok(vec![rest, mcp])
+    Ok(vec![rest, mcp, old_clients::with_script_tool(effort)?])
 }
 
 /// The echo call over REST.

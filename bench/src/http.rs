@@ -153,6 +153,16 @@ impl Connection {
         status.and_then(|it| it.parse().ok()).context("no status")
     }
 
+    /// The same, for a header of the answer.
+    pub(super) async fn header(&mut self, request: &Request, name: &str) -> Result<String> {
+        let shape = self.exchange(request).await?;
+        let head = std::str::from_utf8(&self.buffer[..shape.head])?;
+        let value = head.lines().filter_map(|line| line.split_once(':'));
+        let mut value = value.filter(|(given, _)| given.eq_ignore_ascii_case(name));
+        let (_, value) = value.next().with_context(|| format!("no {name} in {head}"))?;
+        Ok(value.trim().to_owned())
+    }
+
     async fn exchange(&mut self, request: &Request) -> Result<Shape> {
         self.stream.write_all(&request.bytes).await?;
         self.buffer.clear();

@@ -17,6 +17,7 @@ mod floor_rmcp;
 mod http;
 mod knowledge;
 mod machine;
+mod old_clients;
 mod openapi;
 mod plain_bm25;
 mod process;

@@ -10,7 +10,7 @@ use super::report::{self, Row, Section};
 use super::rounds::median;
 use super::upstream_load::Sample;
 use super::upstream_path::{Path, Transport};
-use super::{Effort, machine};
+use super::{Effort, machine, old_clients};
 
 const CLIENTS: [usize; 3] = [1, 8, 32];
 
@@ -33,6 +33,7 @@ const SHARE: f64 = 0.80;
 pub(super) fn run(effort: Effort, mcp_proxy: Option<&std::path::Path>) -> Result<Vec<Section>> {
     let mut sections = over(Transport::Http, effort, mcp_proxy)?;
     sections.extend(over(Transport::Stdio, effort, None)?);
+    sections.extend(old_clients::with_upstream_tool(effort)?);
     Ok(sections)
 }
 

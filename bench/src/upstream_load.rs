@@ -38,10 +38,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Times that one client keeps in a round.
 const MOST: usize = 1_000_000;
 
-/// Load `address` over as many connections as there are clients.
+/// Load `address` over as many connections as there are clients, which take turns with the
+/// requests.
 pub(super) fn over_http(
     address: SocketAddr,
-    request: &Request,
+    requests: &[Request],
     clients: usize,
     processes: &Processes,
     effort: Effort,
@@ -51,9 +52,10 @@ pub(super) fn over_http(
     let limit = effort.warm_up + effort.round + PATIENCE;
     let generators: Vec<_> = (0..threads)
         .map(|index| {
-            let share = clients / threads + usize::from(index < clients % threads);
-            let (phase, request) = (phase.clone(), request.clone());
-            std::thread::spawn(move || connections(address, request, share, phase, limit))
+            let share = (index..clients).step_by(threads);
+            let share = share.map(|client| requests[client % requests.len()].clone()).collect();
+            let phase = phase.clone();
+            std::thread::spawn(move || connections(address, share, phase, limit))
         })
         .collect();
     let window = Window::watch(&phase, processes, effort)?;
@@ -66,8 +68,7 @@ pub(super) fn over_http(
 
 fn connections(
     address: SocketAddr,
-    request: Request,
-    count: usize,
+    requests: Vec<Request>,
     phase: Arc<Phase>,
     limit: Duration,
 ) -> Result<Vec<Duration>> {
@@ -84,8 +85,8 @@ fn connections(
     };
     runtime.block_on(async {
         let mut tasks = tokio::task::JoinSet::new();
-        for _ in 0..count {
-            tasks.spawn(one(request.clone(), phase.clone()));
+        for request in requests {
+            tasks.spawn(one(request, phase.clone()));
         }
         let all = async {
             let mut times = Vec::new();

@@ -168,7 +168,8 @@ impl Path {
     pub(super) fn measure(&mut self, clients: usize, effort: Effort) -> Result<Sample> {
         match &mut self.entry {
             Entry::Http(server) => {
-                over_http(server.address, &self.request, clients, &self.processes, effort)
+                let request = std::slice::from_ref(&self.request);
+                over_http(server.address, request, clients, &self.processes, effort)
             }
             Entry::Pipe(pipe) => pipe.load(requests(clients), ANSWER, &self.processes, effort),
         }
