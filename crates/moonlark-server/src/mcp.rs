@@ -17,6 +17,7 @@ mod call_notifications;
 mod change_notifications;
 mod content_kinds;
 mod legacy_subscriptions;
+mod malformed_request;
 mod mcp_caller;
 mod mcp_fast_path;
 mod mcp_listing;
@@ -41,12 +42,12 @@ use moonlark_core::{Catalog, Problem, ProblemCode, Value};
 use moonlark_gateway::{Caller, Gateway};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
-    CompleteResult, DiscoverResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
-    GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams, InitializeResult,
-    InputResponses, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
-    ListToolsResult, LoggingLevel, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
-    SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
+    CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams,
+    InitializeResult, InputResponses, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, LoggingLevel, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerConfig, SetLevelRequestParams,
+    SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::transport::streamable_http_server::session::SessionRestoreMarker;
@@ -60,6 +61,7 @@ use crate::{MOONLARK_VERSION, principal::Principal};
 use call_notifications::RequestedNotifications;
 use content_kinds::ContentKinds;
 use legacy_subscriptions::LegacySubscriptions;
+use malformed_request::explain_unread_request;
 use mcp_caller::{CallContinuation, McpClientSession, caller_from_request, is_modern};
 use mcp_listing::{ListCaching, ListPage, McpListing, McpListingCache, paginate_list};
 use resumable_call::McpCallee;
@@ -82,7 +84,6 @@ pub(crate) fn http_service(
     mcp: McpServer,
     sessions: Arc<McpSessions>,
     request_body: usize,
-    stop: CancellationToken,
 ) -> StreamableHttpService<McpServer, McpSessions> {
     let mut config = StreamableHttpServerConfig::default()
         .with_json_response(true)
@@ -90,7 +91,8 @@ pub(crate) fn http_service(
         // that the session speaks.
         .with_sse_retry(None)
         .with_max_request_body_bytes(request_body)
-        .with_cancellation_token(stop)
+        // It would end the streams of answers too, with calls in progress.
+        .with_cancellation_token(CancellationToken::new())
         // Host and Origin are checked in front of every route; see `access`.
         .disable_allowed_hosts()
         .disable_allowed_origins();
@@ -308,6 +310,14 @@ impl ServerHandler for McpServer {
             None => ours,
         });
         info
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(explain_unread_request(&request))
     }
 
     async fn initialize(

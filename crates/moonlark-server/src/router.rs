@@ -64,7 +64,7 @@ pub fn build_http_app(
     let state = rest_routes::RestState::new(gateway.clone(), options.request_body);
     metrics::note_start();
     let mcp = McpServer::new(gateway.clone(), Principal::default());
-    let sessions = Arc::new(McpSessions::new(options.sessions.clone(), stop.clone()));
+    let sessions = Arc::new(McpSessions::new(options.sessions.clone(), stop));
     let routes = Router::new()
         .route("/", get(serve_index))
         .route("/health", get(journal_routes::show_health))
@@ -80,10 +80,7 @@ pub fn build_http_app(
         .route("/approvals/{id}/{decision}", post(journal_routes::decide_approval))
         .route("/openapi.json", get(rest_routes::serve_openapi))
         .with_state(state)
-        .nest_service(
-            MCP_ROUTE,
-            sdk_routes(mcp.clone(), sessions.clone(), options.request_body, stop),
-        )
+        .nest_service(MCP_ROUTE, sdk_routes(mcp.clone(), sessions.clone(), options.request_body))
         .fallback(no_route_response)
         .method_not_allowed_fallback(no_method_response);
     let routes = match &options.callers {
@@ -184,12 +181,7 @@ fn auth_discovery_routes(auth: Arc<RequestAuthenticator>) -> Router {
 
 /// MCP as the SDK serves it. It says that it took the end of a session in hand,
 /// of which clients then warn; but it is over by then.
-fn sdk_routes(
-    mcp: McpServer,
-    sessions: Arc<McpSessions>,
-    request_body: usize,
-    stop: CancellationToken,
-) -> Router {
+fn sdk_routes(mcp: McpServer, sessions: Arc<McpSessions>, request_body: usize) -> Router {
     let ended = async |request: Request, next: Next| {
         let is_end = request.method() == http::Method::DELETE;
         let mut response = next.run(request).await;
@@ -201,7 +193,7 @@ fn sdk_routes(
     let own = async |State(sessions): State<Arc<McpSessions>>, request: Request, next: Next| {
         sessions.serve_request(request, |request| next.run(request)).await
     };
-    let service = mcp::http_service(mcp, sessions.clone(), request_body, stop);
+    let service = mcp::http_service(mcp, sessions.clone(), request_body);
     Router::new()
         .fallback_service(service)
         .layer(axum::middleware::from_fn(ended))

@@ -32,7 +32,7 @@ use super::plain_request::{
 use crate::principal::Principal;
 use crate::request_trace;
 
-const MCP_METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
+pub(super) const MCP_METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 const MCP_NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 
 pub(crate) struct McpFastPath {

@@ -35,6 +35,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
@@ -53,6 +54,7 @@ use rmcp::transport::streamable_http_server::session::{
     SessionStoreError,
 };
 
+use super::mcp_fast_path::MCP_METHOD_HEADER;
 use answer_events::AnswerEvents;
 use connected_session::WAKE_INTERVAL;
 use message_limits::{BodyRefusal, measure_body};
@@ -80,6 +82,8 @@ const RETRY_AFTER_SECONDS: u32 = 30;
 const STREAM_RETRY: Duration = Duration::from_secs(3);
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT_ID_HEADER: HeaderName = HeaderName::from_static("last-event-id");
+const LISTEN_METHOD: &str = "subscriptions/listen";
 /// A name that no session has.
 const NO_SESSION: HeaderValue = HeaderValue::from_static("none");
 
@@ -88,7 +92,7 @@ pub(crate) struct McpSessions {
     table: Arc<SessionTable>,
     vault: Arc<SessionVault>,
     answers: Arc<AnswerEvents>,
-    /// The server stops: streams end.
+    /// The server stops: streams end, but for those of answers.
     stop: CancellationToken,
 }
 
@@ -208,6 +212,7 @@ impl McpSessions {
             None => {}
         }
         let over_limit = BodyRefusal::default();
+        let is_standing = is_standing_stream(&request);
         if request.method() == Method::POST {
             request = request.map(|body| measure_body(body, over_limit.clone()));
         }
@@ -232,6 +237,13 @@ impl McpSessions {
                     return http_status::problem_response(&problem);
                 }
             }
+        }
+        if is_standing {
+            // What is asked for is answered, and what may say something is not waited for.
+            response = response.map(|body| {
+                let stop = self.stop.clone().cancelled_owned();
+                Body::from_stream(body.into_data_stream().take_until(stop))
+            });
         }
         response
     }
@@ -285,6 +297,13 @@ impl McpSessions {
             }
         }
     }
+}
+
+/// Whether a request asks for a stream that lasts as long as its client does.
+fn is_standing_stream(request: &Request) -> bool {
+    let headers = request.headers();
+    let listens = headers.get(MCP_METHOD_HEADER).is_some_and(|it| it == LISTEN_METHOD);
+    listens || request.method() == Method::GET && !headers.contains_key(LAST_EVENT_ID_HEADER)
 }
 
 /// What the SDK knows as a store of sessions: what is sealed in the id of the request.
@@ -364,7 +383,8 @@ impl RequestRefusal {
             RequestRefusal::NoSuchEvents => {
                 let message = "nothing is kept of the stream that had this event";
                 Problem::new(ProblemCode::MethodNotAllowed, message).with_hint(
-                    "its request was cancelled, or its answer is no longer kept: make it again",
+                    "its request was cancelled, or its answer is no longer kept: before a call that changes \
+                     something is made again, find out whether it took effect",
                 )
             }
         }

@@ -8,7 +8,6 @@ use futures::{Stream, StreamExt};
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
-use tokio_util::sync::CancellationToken;
 
 /// When a stream says that it is still there.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -16,13 +15,11 @@ const KEEP_ALIVE_COMMENT: &[u8] = b":\n\n";
 
 const ACCEL_BUFFERING_HEADER: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Events that come bit by bit, until they end or the server stops.
+/// Events that come bit by bit, until they end.
 pub(super) fn stream_events(
     events: impl Stream<Item = ServerSseMessage> + Send + 'static,
-    stop: CancellationToken,
 ) -> Response {
-    let state = (Box::pin(events), stop);
-    let body = futures::stream::unfold(state, |(mut events, stop)| async move {
+    let body = futures::stream::unfold(Box::pin(events), |mut events| async move {
         let bytes = tokio::select! {
             biased;
             event = events.next() => {
@@ -30,10 +27,9 @@ pub(super) fn stream_events(
                 write_event(&mut bytes, &event?);
                 Bytes::from(bytes)
             }
-            () = stop.cancelled() => return None,
             () = tokio::time::sleep(KEEP_ALIVE_INTERVAL) => Bytes::from_static(KEEP_ALIVE_COMMENT),
         };
-        Some((Ok::<_, std::convert::Infallible>(bytes), (events, stop)))
+        Some((Ok::<_, std::convert::Infallible>(bytes), events))
     });
     event_response(Body::from_stream(body))
 }

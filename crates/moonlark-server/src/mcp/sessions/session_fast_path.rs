@@ -180,7 +180,7 @@ impl McpSessions {
         };
         let events = stream::iter(first).chain(events);
         let followed = self.answers.follow_answer(session.name.clone(), events, used);
-        stream_events(followed, self.stop.clone())
+        stream_events(followed)
     }
 
     fn whole_answer_with_priming(
@@ -212,7 +212,7 @@ impl McpSessions {
             event.event_id = None;
             event
         });
-        stream_events(events, self.stop.clone())
+        stream_events(events)
     }
 }
 

@@ -23,6 +23,11 @@ fn app() -> HttpApp {
 }
 
 pub(super) fn app_with_tools(tools: Vec<Arc<Tool>>) -> HttpApp {
+    app_until(tools, CancellationToken::new())
+}
+
+/// The same until the server is to stop.
+pub(super) fn app_until(tools: Vec<Arc<Tool>>, stop: CancellationToken) -> HttpApp {
     let options = HttpServerOptions {
         allowed_hosts: vec![],
         allowed_origins: vec![],
@@ -31,7 +36,7 @@ pub(super) fn app_with_tools(tools: Vec<Arc<Tool>>) -> HttpApp {
         sessions: SessionVault::in_memory(),
     };
     let gateway = Gateway::new(Catalog::new(Arc::default(), tools, &[], vec![]), 10);
-    build_http_app(gateway, options, CancellationToken::new())
+    build_http_app(gateway, options, stop)
 }
 
 pub(super) fn initialize(experimental: Json) -> Json {

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, mpsc};
 use tower::ServiceExt;
 
 use super::super::tests::{
-    app_with_tools, in_pieces, initialize, post, post_request, read_on, whole_text,
+    app_until, app_with_tools, in_pieces, initialize, post, post_request, read_on, whole_text,
 };
 use super::*;
 use crate::mcp::session_call_cases::{
@@ -365,4 +365,37 @@ async fn the_sdk_can_be_told_that_a_session_is_in_use_for_as_long_as_it_is_open(
     assert!(sessions.tell_sdk_of_use(&id).await);
     sessions.close_session(&id).await.unwrap();
     assert!(!sessions.tell_sdk_of_use(&id).await);
+}
+
+#[tokio::test]
+async fn a_server_that_stops_answers_calls_in_progress_and_ends_the_streams_that_only_listen() {
+    for version in OLD_VERSIONS {
+        for way in [RequestWay::Short, RequestWay::Sdk] {
+            let (stage, stop) = (Arc::new(CallStage::default()), CancellationToken::new());
+            let (tool, _ends) = staged_tool(&stage);
+            let app = app_until(vec![tool], stop.clone());
+            let session = begin_session(&app, version).await;
+            let listening = Request::get("/mcp")
+                .header("host", "localhost")
+                .header("accept", "text/event-stream")
+                .header("mcp-session-id", &session)
+                .body(Body::empty())
+                .unwrap();
+            let listening = app.clone().oneshot(listening).await.unwrap();
+            assert_eq!(listening.status(), StatusCode::OK, "{version}");
+            let message = case_call(7, "wait");
+            let answering = async {
+                let response = send(&app, &session, version, &message, way).await;
+                whole_text(response.into_body()).await
+            };
+            let stopping = async {
+                stage.begun.notified().await;
+                stop.cancel();
+                whole_text(listening.into_body()).await;
+                stage.go.notify_one();
+            };
+            let (answer, ()) = tokio::join!(answering, stopping);
+            assert!(answer.contains("\"result\""), "{version} {way:?}: {answer}");
+        }
+    }
 }
