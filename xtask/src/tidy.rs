@@ -11,6 +11,7 @@ mod links;
 mod names;
 mod source;
 mod star;
+mod unused_dependencies;
 
 use anyhow::{Result, bail};
 
@@ -43,7 +44,7 @@ impl Finding {
 
 type Check = fn(&[File]) -> Vec<Finding>;
 
-const CHECKS: [Check; 16] = [
+const CHECKS: [Check; 17] = [
     code_map::page_is_whole_and_short,
     code_map::files_say_what_they_are,
     code_map::names_exist,
@@ -60,6 +61,7 @@ const CHECKS: [Check; 16] = [
     documented::hostile_scripts,
     ignored_tests::reasons_name_what_is_missing,
     links::resolve,
+    unused_dependencies::names_occur_in_sources,
 ];
 
 pub(crate) fn run() -> Result<()> {
