@@ -1,4 +1,4 @@
-//! The machine, as far as it matters to the figures and no further.
+//! The machine, the day and the commit, as far as they matter to the figures.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +15,10 @@ pub(super) fn describe() -> Result<String> {
     let cores = std::thread::available_parallelism()?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let kernel = kernel.split(|c: char| c != '.' && !c.is_ascii_digit()).next().unwrap_or_default();
-    let rustc = Command::new("rustc").arg("--version").output()?;
-    let rustc = String::from_utf8_lossy(&rustc.stdout);
+    let rustc = first_line("rustc", &["--version"])?;
     let rustc = rustc.split_whitespace().nth(1).unwrap_or("of an unknown version");
+    let date = first_line("date", &["--utc", "+%F"])?;
+    let commit = first_line("git", &["describe", "--always", "--dirty", "--exclude=*"])?;
     let virtual_machine = cpus.lines().any(|line| {
         line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor")
     });
@@ -27,9 +28,16 @@ pub(super) fn describe() -> Result<String> {
         _ => " Other work ran on it at the same time.",
     };
     Ok(format!(
-        "The machine: {model}, {cores} cores{kind}, Linux {kernel}, rustc {rustc}, release \
-         profile. Server and load generator share the cores.{disturbed}"
+        "Measured {date} at commit {commit}. The machine: {model}, {cores} cores{kind}, Linux \
+         {kernel}, rustc {rustc}, release profile. Server and load generator share the \
+         cores.{disturbed}"
     ))
+}
+
+fn first_line(program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(args).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or("unknown").to_owned())
 }
 
 /// Share of all cores that others may use for the machine to count as quiet.
