@@ -2,11 +2,10 @@
 //! somebody said so, and as it was shown.
 
 use std::process::Command;
-use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, LOOK, PATIENCE, Project, Server, repo};
+use crate::harness::{Answer, LOOK, Project, Server, eventually, repo};
 
 const CONFIG: &str = r#"
 [[policy.rules]]
@@ -187,7 +186,7 @@ fn after_its_time_a_token_is_of_no_use() {
     let server = project.serve();
     let asked = call(&server, "delete", json!({"id": 1}), None).1;
     let late = refusal(call(&server, "delete", json!({"id": 1}), Some(&token(&asked))));
-    assert!(late.starts_with("the time for approval"), "{late}");
+    assert!(late.ends_with("has expired"), "{late}");
     assert!(project.deleted().is_empty());
     assert_eq!(project.approvals(&["list"])["approvals"], json!([]));
 }
@@ -414,28 +413,21 @@ fn paused(project: &Project, server: &Server) -> (String, Vec<String>) {
     assert_eq!(status, 202, "{told}");
     let run = told["approval"]["run"].as_str().unwrap().to_owned();
     // Both calls were made at once; what the second waits for may come a moment later.
-    let started = Instant::now();
-    loop {
+    let ids = eventually("the second approval", || {
         let listed = project.approvals(&["list"]);
         let ids: Vec<String> = (listed["approvals"].as_array().unwrap().iter())
             .map(|approval| approval["id"].as_str().unwrap().to_owned())
             .collect();
-        if ids.len() == 2 {
-            return (run, ids);
-        }
-        assert!(started.elapsed() < PATIENCE, "{listed}");
-    }
+        if ids.len() == 2 { Ok(ids) } else { Err(listed.to_string()) }
+    });
+    (run, ids)
 }
 
 fn ended(server: &Server, run: &str) -> Value {
-    let started = Instant::now();
-    loop {
+    eventually("the end of the run", || {
         let shown = server.get(&format!("/runs/{run}")).json();
-        if shown["state"] == "ended" {
-            return shown;
-        }
-        assert!(started.elapsed() < PATIENCE, "{shown}");
-    }
+        if shown["state"] == "ended" { Ok(shown) } else { Err(shown.to_string()) }
+    })
 }
 
 #[test]
@@ -543,14 +535,10 @@ fn a_run_that_nobody_decided_on_in_time_says_so_and_asks_again_when_resumed() {
     assert_eq!(status, 202, "{told}");
     let run = told["approval"]["run"].as_str().unwrap().to_owned();
     server.kill();
-    let began = Instant::now();
-    let shown = loop {
+    let shown = eventually("the end of the wait", || {
         let shown = shown_run(&project, &run);
-        if !shown.contains("it waits for a decision") {
-            break shown;
-        }
-        assert!(began.elapsed() < PATIENCE, "{shown}");
-    };
+        if shown.contains("it waits for a decision") { Err(shown) } else { Ok(shown) }
+    });
     let said = format!(
         "in time, and its process is gone:\n  `moonlark runs resume {run}` goes on, and asks again\n"
     );

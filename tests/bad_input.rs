@@ -127,7 +127,7 @@ fn a_bad_http_request_is_answered_with_a_problem() {
             b"",
             "405 method_not_allowed: /tools/echo does not answer to DELETE",
         ),
-        ("GET", "/nowhere", &[], b"", "404 not_found: nothing is at /nowhere"),
+        ("GET", "/nowhere", &[], b"", "404 not_found: no route /nowhere"),
         (
             "POST",
             "/tools/echo",

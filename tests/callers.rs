@@ -7,12 +7,11 @@ mod whose;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use crate::attacks::{Provider, Signer};
-use crate::harness::{Answer, PATIENCE, Project, Server, mcp, repo};
+use crate::harness::{Answer, Project, Server, mcp, repo, wait_for};
 
 const WHOAMI: &str = r#"
 tool = { name = "whoami", description = "Who calls", annotations = { read_only = true } }
@@ -380,7 +379,7 @@ fn doctor_says_how_callers_are_known() {
     );
     provider.go_down(true);
     let down = callers(&project);
-    assert!(down.contains(&format!("the keys of {issuer} cannot be had")), "{down}");
+    assert!(down.contains(&format!("the keys of {issuer} cannot be fetched")), "{down}");
 }
 
 #[test]
@@ -437,10 +436,7 @@ fn the_official_client_finds_the_provider_and_logs_in_by_itself() {
     let audience = server.url("/mcp");
     project.write("moonlark.toml", &config(&audience));
     let token = provider.logged_in(&audience);
-    let started = Instant::now();
-    while call(&server, "whoami", Some(&token)) != is("ann") {
-        assert!(started.elapsed() < PATIENCE, "the new audience never counts");
-    }
+    wait_for("the new audience", || call(&server, "whoami", Some(&token)) == is("ann"));
 
     let script = repo().join("tests/clients/install.sh");
     let check = Command::new("sh").arg(script).arg("--check").output().unwrap();

@@ -121,7 +121,7 @@ fn an_install_tells_what_it_did() {
 
 Registered with Cursor as ml, in DESK/home/.cursor/mcp.json
 The file from before is kept as DESK/home/.cursor/mcp.json.moonlark-backup
-Restart Cursor for the change to count
+Restart Cursor to apply the change
 There is no moonlark.toml, so it serves the folder that the client starts it in
 Make one (an empty file will do) and run this again to say which project it is
 "

@@ -5,7 +5,8 @@ use std::sync::Barrier;
 use serde_json::{Value, json};
 
 use super::world::{Outcome, Way, World, lost, lost_with};
-use crate::processes::{eventually, is_dead};
+use crate::harness::eventually;
+use crate::processes::is_dead;
 
 /// Hundred megabytes are never held, whatever a debug build wastes beside.
 const HUGE: i64 = 200_000;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::world::{Outcome, Way, World, lost, lost_with, not_there};
 
-const LOGIN: &str = "unavailable; upstream 'bad' wants a login; add `auth = \"oauth\"` to [mcp_servers.bad] in moonlark.toml and run `moonlark login bad`, or give it a token of yours: `auth = { type = \"bearer\", token = \"${TOKEN}\" }`";
+const LOGIN: &str = "unavailable; upstream 'bad' requires a login; add `auth = \"oauth\"` to [mcp_servers.bad] in moonlark.toml and run `moonlark login bad`, or give it a token of yours: `auth = { type = \"bearer\", token = \"${TOKEN}\" }`";
 const FORBIDDEN: &str = "forbidden; upstream 'bad' does not allow this (HTTP 403); see what the account or token of mcp_servers.bad may do";
 const BUSY: &str =
     "rate_limited; upstream 'bad' answered with HTTP 429 Too Many Requests; try again in 7 seconds";
@@ -143,14 +143,12 @@ fn redirects_are_followed_only_where_the_operator_pointed() {
         &world,
         "redirect_other",
         failed(
-            "unavailable; upstream 'bad' sends us on to REMOTE, which is not followed; if it moved there, set url of mcp_servers.bad",
+            "unavailable; upstream 'bad' redirects to REMOTE, another origin: not followed; if it moved there, set url of mcp_servers.bad",
         ),
     );
     assert_eq!(
         world.call("redirect_loop"),
-        failed(
-            "unavailable; upstream 'bad' sends us on to SITE, which is not followed; if it moved there, set url of mcp_servers.bad"
-        )
+        failed("unavailable; upstream 'bad': too many redirects")
     );
     world.end();
 }
@@ -238,13 +236,9 @@ fn a_server_that_sends_us_elsewhere_is_not_followed() {
     check_failing(
         Way::Http,
         "redirect_other",
-        "unavailable; upstream 'bad' sends us on to REMOTE, which is not followed; if it moved there, set url of mcp_servers.bad",
+        "unavailable; upstream 'bad' redirects to REMOTE, another origin: not followed; if it moved there, set url of mcp_servers.bad",
     );
-    check_failing(
-        Way::Http,
-        "redirect_loop",
-        "unavailable; upstream 'bad' sends us on to SITE, which is not followed; if it moved there, set url of mcp_servers.bad",
-    );
+    check_failing(Way::Http, "redirect_loop", "unavailable; upstream 'bad': too many redirects");
 }
 
 #[test]

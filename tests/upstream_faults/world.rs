@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Project, Server};
-use crate::processes::{eventually, fifo, marked, open_files, signal, status};
+use crate::harness::{Project, Server, eventually};
+use crate::processes::{fifo, marked, open_files, signal, status};
 
 const LOCAL: &str = r#"
 tool = { name = "local", description = "Nobody's upstream" }

@@ -51,7 +51,7 @@ impl FromStr for RecordId {
     fn from_str(text: &str) -> Result<Self> {
         Uuid::parse_str(text).map(RecordId).map_err(|_| {
             let text = shorten_text(text);
-            Problem::bad_request(format!("'{text}' is no id")).with_hint(
+            Problem::bad_request(format!("'{text}' is not an id")).with_hint(
                 "ids look like 0199c0de-0000-7000-8000-000000000000: `moonlark runs` lists them",
             )
         })

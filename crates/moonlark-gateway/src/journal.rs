@@ -110,7 +110,7 @@ pub trait JournalRecorder: Send + Sync {
 
     /// What people are shown of runs and calls, redacted, as JSON.
     fn run_query(&self, _: JournalQuery) -> BoxFuture<Result<serde_json::Value>> {
-        let problem = Problem::unavailable("this journal cannot be looked at");
+        let problem = Problem::unavailable("this journal cannot be queried");
         Box::pin(std::future::ready(Err(problem)))
     }
 }

@@ -229,16 +229,19 @@ impl HttpEndpoint {
             Some(to) if to.origin() == self.url.origin() && *hops <= MAX_REDIRECT_HOPS => {
                 return Ok(to);
             }
+            Some(to) if to.origin() == self.url.origin() => {
+                Problem::unavailable(format!("upstream '{name}': too many redirects"))
+            }
             Some(to) => {
                 let to = url_origin(&to);
                 let message =
-                    format!("upstream '{name}' sends us on to {to}, which is not followed");
+                    format!("upstream '{name}' redirects to {to}, another origin: not followed");
                 Problem::unavailable(message)
                     .with_hint(format!("if it moved there, set url of mcp_servers.{name}"))
             }
-            None => {
-                Problem::unavailable(format!("upstream '{name}' sends us on, but not where to"))
-            }
+            None => Problem::unavailable(format!(
+                "upstream '{name}' redirects without a valid Location"
+            )),
         };
         Err(RequestFailure::NotSent(problem.with_retryable(false)))
     }

@@ -162,7 +162,7 @@ impl OAuthSession {
             Ok(None) if self.account.follow => Ok(None),
             Ok(None) => Err(login_needed_problem(
                 &self.account.name,
-                "has to be logged in to again: its login has expired",
+                "requires a new login: its login has expired",
             )),
         }
     }

@@ -84,7 +84,7 @@ impl StaticAuthorizer {
         });
         let (message, hint) = if oauth {
             (
-                format!("upstream '{name}' wants a login"),
+                format!("upstream '{name}' requires a login"),
                 format!(
                     "add `auth = \"oauth\"` to [mcp_servers.{name}] in moonlark.toml and run \
                      `moonlark login {name}`, or give it a token of yours: `auth = {{ type = \
@@ -140,10 +140,10 @@ fn checked_bearer_header(upstream: &str, key: &str, token: &str) -> Result<Secre
 }
 
 fn token_rejected_problem(upstream: &str, key: &str) -> Problem {
-    Problem::unavailable(format!("upstream '{upstream}' does not take its token"))
+    Problem::unavailable(format!("upstream '{upstream}' rejected its token"))
         .with_retryable(false)
         .at_location(auth_key_location(upstream, key))
-        .with_hint("put one there that is valid")
+        .with_hint("set a valid token")
 }
 
 fn auth_key_location(upstream: &str, key: &str) -> SourceLocation {
@@ -187,8 +187,8 @@ mod tests {
         let problem = auth.handle_challenge(401, None).await.unwrap_err().to_string();
         assert_eq!(
             problem,
-            "error[unavailable]: upstream 'git' does not take its token\n  --> \
-             mcp_servers.git.auth.token\nhint: put one there that is valid"
+            "error[unavailable]: upstream 'git' rejected its token\n  --> \
+             mcp_servers.git.auth.token\nhint: set a valid token"
         );
         let auth = authorizer(StaticCredential::Token("a\r\nX-Evil: 1".into()));
         assert!(!auth.authorization_header().await.unwrap_err().to_string().contains("Evil"));

@@ -106,7 +106,7 @@ async fn without_a_login_the_problem_names_the_command_and_nobody_waits() {
     let problem = stage.request(&*stage.authorizer(), 1).await.unwrap_err();
     assert_eq!(
         problem.to_string(),
-        "error[unavailable]: upstream 'git' wants a login\nhint: run `moonlark login git`"
+        "error[unavailable]: upstream 'git' requires a login\nhint: run `moonlark login git`"
     );
     assert!(!problem.is_retryable());
     assert_eq!(stage.fake.seen(), counts([]));
@@ -238,7 +238,7 @@ async fn a_login_that_cannot_be_renewed_has_to_be_made_again() {
     let problem = auth.authorization_header().await.unwrap_err();
     assert_eq!(
         problem.to_string(),
-        "error[unavailable]: upstream 'git' has to be logged in to again: its login has \
+        "error[unavailable]: upstream 'git' requires a new login: its login has \
          expired\nhint: run `moonlark login git`"
     );
     // The token that was rejected is not tried again.
@@ -315,7 +315,7 @@ async fn more_permissions_are_asked_for_at_the_next_login() {
     let problem = stage.request(&*auth, 1).await.unwrap_err();
     assert_eq!(
         problem.to_string(),
-        "error[unavailable]: upstream 'git' wants more than its login allows: write\nhint: run \
+        "error[unavailable]: upstream 'git' requires scopes that its login lacks: write\nhint: run \
          `moonlark login git`"
     );
     stage.fake.change(|manners| manners.needs = vec!["read"]);

@@ -212,17 +212,17 @@ impl ApiExchange<'_> {
         // From a safe connection to one that everybody reads.
         let target = target.filter(|it| from.scheme() == "http" || it.scheme() == "https");
         target.map(Some).ok_or_else(|| {
-            let message = format!("API '{}' redirects to where we do not follow", self.api);
+            let message = format!("API '{}': redirect to a URL that is not followed", self.api);
             Problem::unavailable(message).with_retryable(false)
         })
     }
 
     fn foreign_redirect_problem(&self, target: &Url) -> Problem {
-        let host = target.host_str().unwrap_or_default();
+        let origin = target.origin().ascii_serialization();
         Problem::unavailable(format!(
-            "API '{}' sends us on to {}, which is not followed",
+            "API '{}' redirects to {}, another origin: not followed",
             self.api,
-            shorten_text(host)
+            shorten_text(&origin)
         ))
         .with_hint(format!("if it moved there, set base_url of apis.{}", self.api))
         .with_retryable(false)

@@ -262,6 +262,6 @@ fn escape_part_name(text: &str) -> String {
 fn random_boundary() -> Result<String> {
     let mut random = [0; 18];
     getrandom::fill(&mut random)
-        .map_err(|error| Problem::internal(format!("there is no randomness: {error}")))?;
+        .map_err(|error| Problem::internal(format!("the system has no random numbers: {error}")))?;
     Ok(format!("moonlark-{}", base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(random)))
 }

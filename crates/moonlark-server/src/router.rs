@@ -211,7 +211,7 @@ async fn serve_index() -> Response {
 }
 
 async fn no_route_response(uri: http::Uri) -> ProblemResponse {
-    let problem = Problem::not_found(format!("nothing is at {}", uri.path()));
+    let problem = Problem::not_found(format!("no route {}", uri.path()));
     problem.with_hint("GET / lists what is here").into()
 }
 

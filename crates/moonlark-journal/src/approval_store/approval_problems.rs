@@ -16,8 +16,7 @@ pub(super) fn refused_problem(why: ApprovalRefusal, row: &ApprovalRow) -> Proble
             Problem::forbidden(format!("{by} has denied this call of {tool} (approval {id})"))
         }
         ApprovalRefusal::Expired => {
-            Problem::forbidden(format!("the time for approval {id} is over"))
-                .with_hint(ASK_ANEW_HINT)
+            Problem::forbidden(format!("approval {id} has expired")).with_hint(ASK_ANEW_HINT)
         }
         ApprovalRefusal::Used => {
             Problem::forbidden(format!("approval {id} was used: an approval is valid for one call"))

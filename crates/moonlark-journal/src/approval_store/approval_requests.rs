@@ -131,7 +131,7 @@ pub(super) fn insert_request(
 
 fn too_many_waiting(message: String) -> JournalError {
     Problem::new(ProblemCode::RateLimited, message)
-        .with_hint("they make room when the operator has decided on some of them, or in time")
+        .with_hint("decide on pending approvals, or wait until they expire")
         .with_retry_after(60)
         .into()
 }

@@ -157,7 +157,7 @@ async fn after_its_time_nothing_is_decided_and_the_call_is_asked_about_anew() {
     let store = store(&folder, true, Duration::ZERO);
     let ticket = waits(&store, request(1)).await;
     assert_eq!(store.wait_for_decision(ticket.id).await.unwrap(), None);
-    let over = format!("the time for approval {} is over", ticket.id);
+    let over = format!("approval {} has expired", ticket.id);
     assert_eq!(refusal(&store, with_token(1, &ticket.token)).await, over);
     let late = store.decide_now(ticket.id, ApprovalDecision::Approve, operator()).unwrap_err();
     assert_eq!(late.message, over);

@@ -50,7 +50,7 @@ impl OAuthSession {
         let record = self.load_stored_login()?;
         let tokens = record.as_ref().and_then(|record| record.tokens.clone());
         if record.is_none() && !self.account.follow {
-            return Err(login_needed_problem(&self.account.name, "wants a login"));
+            return Err(login_needed_problem(&self.account.name, "requires a login"));
         }
         let mut flow = OAuthFlow::discover_server(&self.account, &self.settings, challenge).await?;
         let mut record = record.filter(|record| record.issuer == flow.issuer());
@@ -64,9 +64,9 @@ impl OAuthSession {
             return Err(login_needed_problem(
                 &self.account.name,
                 if moved {
-                    "wants a login at another authorization server"
+                    "now uses another authorization server: a new login is needed"
                 } else {
-                    "has to be logged in to again: it does not take its login any more"
+                    "no longer accepts its login"
                 },
             ));
         }
@@ -109,13 +109,13 @@ impl OAuthSession {
         }
         let _lock = self.store.acquire_lock().await?;
         let Some(mut record) = self.load_stored_login()? else {
-            return Err(login_needed_problem(&self.account.name, "wants a login"));
+            return Err(login_needed_problem(&self.account.name, "requires a login"));
         };
         if !self.account.follow {
             // The next login asks for it.
             record.wanted = merge_scopes(&record.wanted, &needed);
             self.store.save_record(&record)?;
-            let why = format!("wants more than its login allows: {}", shorten_to_line(&scope));
+            let why = format!("requires scopes that its login lacks: {}", shorten_to_line(&scope));
             return Err(login_needed_problem(&self.account.name, &why));
         }
         let mut flow =

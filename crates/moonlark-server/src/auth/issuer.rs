@@ -161,18 +161,17 @@ impl TokenIssuer {
         let base = self.issuer().trim_end_matches('/');
         let address = Url::parse(&format!("{base}/.well-known/openid-configuration"));
         let metadata = self
-            .fetch_document(address.map_err(|_| self.unusable_keys_problem("it is no address"))?)
+            .fetch_document(address.map_err(|_| self.unusable_keys_problem("it is not a URL"))?)
             .await?;
         let metadata: OpenIdConfiguration = serde_json::from_slice(&metadata)
-            .map_err(|_| self.unusable_keys_problem("it does not say where its keys are"))?;
+            .map_err(|_| self.unusable_keys_problem("its discovery document has no jwks_uri"))?;
         if metadata.issuer != self.issuer() {
-            return Err(self.unusable_keys_problem("it calls itself by another name"));
+            return Err(self.unusable_keys_problem("its discovery document names another issuer"));
         }
         if is_secure_url(&metadata.jwks_uri) {
             Ok(metadata.jwks_uri)
         } else {
-            Err(self
-                .unusable_keys_problem("its keys are where anybody could change them: not https"))
+            Err(self.unusable_keys_problem("its jwks_uri is not https"))
         }
     }
 
@@ -186,8 +185,8 @@ impl TokenIssuer {
 
     fn unusable_keys_problem(&self, why: &str) -> Problem {
         let issuer = self.issuer();
-        Problem::unavailable(format!("the keys of {issuer} cannot be had: {why}")).with_hint(
-            "check server.auth.issuer, and that this machine reaches it; server.auth.jwks is for one that does not say where its keys are",
+        Problem::unavailable(format!("the keys of {issuer} cannot be fetched: {why}")).with_hint(
+            "check server.auth.issuer and that it can be reached; set server.auth.jwks if it has no OpenID Connect Discovery",
         )
     }
 }

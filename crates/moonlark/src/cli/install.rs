@@ -51,7 +51,7 @@ pub(crate) struct InstallArgs {
     /// Let the client use `moonlark serve` by its address, instead of starting `moonlark stdio`. Where callers need a token, one is made for it.
     #[arg(long)]
     http: bool,
-    /// Take the place of another project that has this name in the client's file.
+    /// Replace an entry of this name that belongs to another project.
     #[arg(long)]
     replace: bool,
     /// Show what would be done, and do nothing.
@@ -339,7 +339,7 @@ impl InstallReport<'_> {
             if let Some(copy) = self.backup_label() {
                 print_line(format!("The file from before is kept as {copy}"));
             }
-            print_line(format!("Restart {title} for the change to count"));
+            print_line(format!("Restart {title} to apply the change"));
         }
         if !self.outcome.left_in_copy.is_empty() {
             print_line(format!(

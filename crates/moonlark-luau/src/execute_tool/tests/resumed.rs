@@ -228,7 +228,7 @@ async fn a_run_that_has_ended_answers_again_and_calls_nothing() {
     assert_eq!(second.resume(None).await.unwrap(), whole);
     assert!(second.done().is_empty());
     let problem = second.execute(json!({"resume": "x"})).await.unwrap_err();
-    assert!(problem.message.starts_with("'x' is no id"), "{problem}");
+    assert!(problem.message.starts_with("'x' is not an id"), "{problem}");
     let problem = second.execute(json!({"script": "return 1", "resume": "x"})).await.unwrap_err();
     assert_eq!(problem.message, "execute takes either a script or resume");
 }
