@@ -264,8 +264,7 @@ impl Tool {
         if let Some(name) = &self.original_name {
             return name;
         }
-        let own = self.name.strip_suffix(RAW_SUFFIX).filter(|_| self.shown == ToolListing::Not);
-        let own = own.unwrap_or(&self.name);
+        let own = self.raw_variant_of().unwrap_or(&self.name);
         match self.source.kind {
             SourceKind::Upstream | SourceKind::Api => {
                 let rest = own.strip_prefix(&self.source.name);
@@ -273,6 +272,17 @@ impl Tool {
             }
             _ => own,
         }
+    }
+
+    /// The name of the tool that this one is the raw variant of.
+    pub fn raw_variant_of(&self) -> Option<&str> {
+        self.name.strip_suffix(RAW_SUFFIX).filter(|_| self.shown == ToolListing::Not)
+    }
+
+    /// Whether requests for resources, prompts and completion reach their source by it.
+    /// Nothing lists it, and no client calls it as a tool.
+    pub fn is_passthrough(&self) -> bool {
+        self.shown == ToolListing::Not && self.raw_variant_of().is_none()
     }
 
     /// Its parameters as every model and every framework takes them. What they are

@@ -78,6 +78,8 @@ pub enum SpanKind {
         surface: &'static str,
         /// No tool has made it.
         outside: bool,
+        /// It stands for a request that is no call of a tool, as one for a prompt.
+        is_passthrough: bool,
         call: Option<RecordId>,
         run: Option<RecordId>,
     },
@@ -239,6 +241,7 @@ impl Call {
             source: tool.source.clone(),
             surface: self.caller().surface,
             outside: self.depth() == 0,
+            is_passthrough: tool.is_passthrough(),
             call: None,
             run: self.run().map(|run| run.id()),
         };
@@ -246,12 +249,7 @@ impl Call {
     }
 
     /// The call itself has ended.
-    pub(crate) fn trace_ended_call(
-        &self,
-        source: &Arc<Source>,
-        took: Duration,
-        outcome: CallOutcome,
-    ) {
+    pub(crate) fn trace_ended_call(&self, tool: &Tool, took: Duration, outcome: CallOutcome) {
         let Some(tracer) = self.gateway().tracer() else { return };
         let Some(CallTrace { trace, parent }) = self.call_trace().filter(|it| it.trace.sampled)
         else {
@@ -259,9 +257,10 @@ impl Call {
         };
         let what = SpanKind::Call {
             tool: self.tool().to_owned(),
-            source: source.clone(),
+            source: tool.source.clone(),
             surface: self.caller().surface,
             outside: self.depth() == 1,
+            is_passthrough: tool.is_passthrough(),
             call: self.id(),
             run: self.run().map(|run| run.id()),
         };

@@ -140,7 +140,7 @@ fn encode_span(span: &EndedSpan) -> Json {
 
 fn describe_span_kind(what: &SpanKind) -> (String, u8, Vec<Json>) {
     match what {
-        SpanKind::Call { tool, source, surface, outside, call, run } => {
+        SpanKind::Call { tool, source, surface, outside, is_passthrough, call, run } => {
             let mut attributes = vec![
                 text_attribute("gen_ai.operation.name", "execute_tool"),
                 text_attribute("gen_ai.tool.name", tool),
@@ -150,9 +150,7 @@ fn describe_span_kind(what: &SpanKind) -> (String, u8, Vec<Json>) {
             ];
             attributes.extend(call.map(|id| text_attribute("moonlark.call.id", &id.to_string())));
             attributes.extend(run.map(|id| text_attribute("moonlark.run.id", &id.to_string())));
-            // The door of a source, by which everything but tools is reached.
-            let is_tool = !tool.ends_with(':');
-            if *outside && *surface == "mcp" && is_tool {
+            if *outside && *surface == "mcp" && !is_passthrough {
                 attributes.push(text_attribute("mcp.method.name", "tools/call"));
                 return (format!("tools/call {tool}"), SPAN_KIND_SERVER, attributes);
             }

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use moonlark_core::tool::{Source, SourceKind};
 use moonlark_gateway::metrics::family::{
     MetricFamily, MetricSample, MetricValue, bucket_bounds_seconds,
 };
@@ -109,6 +111,32 @@ fn span(number: usize) -> EndedSpan {
         began: SystemTime::UNIX_EPOCH,
         took: std::time::Duration::from_nanos(1_500),
         outcome: moonlark_core::ProblemCode::Timeout.into(),
+    }
+}
+
+#[test]
+fn only_calls_of_tools_over_mcp_are_named_after_its_method() {
+    let source = Source { kind: SourceKind::Upstream, name: "far".to_owned() };
+    let resource =
+        OtlpResource { service: String::new(), instance: String::new(), started: UNIX_EPOCH };
+    for (is_passthrough, surface, outside, expected) in [
+        (false, "mcp", true, "tools/call far:"),
+        (true, "mcp", true, "execute_tool far:"),
+        (false, "mcp", false, "execute_tool far:"),
+        (false, "rest", true, "execute_tool far:"),
+    ] {
+        let what = SpanKind::Call {
+            tool: "far:".to_owned(),
+            source: Arc::new(source.clone()),
+            surface,
+            outside,
+            is_passthrough,
+            call: None,
+            run: None,
+        };
+        let sent = resource.encode_spans(&[EndedSpan { what, ..span(0) }]);
+        let span = &sent["resourceSpans"][0]["scopeSpans"][0]["spans"][0];
+        assert_eq!(span["name"], expected);
     }
 }
 

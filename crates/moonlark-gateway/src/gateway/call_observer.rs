@@ -32,7 +32,7 @@ impl<'a> CallObserver<'a> {
         self.ended = true;
         let took = self.call.started_at().elapsed();
         self.call.gateway().metrics().count_ended_call(self.tool, outcome, took);
-        self.call.trace_ended_call(&self.tool.source, took, outcome);
+        self.call.trace_ended_call(self.tool, took, outcome);
         self.log_access(took, outcome);
     }
 

@@ -154,9 +154,8 @@ pub(crate) struct RuleSubject {
 impl RuleSubject {
     pub(crate) fn from_tool(tool: &Tool, known: &ToolNames) -> RuleSubject {
         let (kind, source) = (tool.source.kind, &tool.source.name);
-        let own = tool.name.strip_suffix(RAW_SUFFIX).filter(|_| tool.shown == ToolListing::Not);
-        // Not shown, and no variant of a tool: the door to the rest of a source.
-        if tool.shown == ToolListing::Not && own.is_none() {
+        let own = tool.raw_variant_of();
+        if tool.is_passthrough() {
             return RuleSubject::from_source(source, kind, known);
         }
         let mut sources = vec![source.clone()];

@@ -9,7 +9,7 @@ use crate::tool_body::ToolBody;
 use moonlark_core::catalog::Catalog;
 use moonlark_core::grant::{Grant, GrantSet};
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{CallScope, SourceKind, Tool};
+use moonlark_core::tool::{CallScope, SourceKind, Tool, ToolListing};
 use moonlark_core::value::Value;
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -97,7 +97,15 @@ fn gateway(seen: Option<&Arc<Seen>>) -> Gateway {
     let strict = serde_json::json!({"type": "object", "required": ["x"]});
     let strict = Schema::compile(strict.as_object().unwrap().clone()).unwrap();
     let strict = Tool::new("strict", source.clone(), strict, ToolBody::from_fn(|_, args| Ok(args)));
-    let tools = vec![tool("inner", inner), tool("outer", outer), Arc::new(strict)];
+    let raw = |name: &str| {
+        let body = ToolBody::from_fn(|_, args| Ok(args));
+        let schema = Schema::description_only(Default::default());
+        let mut tool = Tool::new(name, source.clone(), schema, body);
+        tool.shown = ToolListing::Not;
+        Arc::new(tool)
+    };
+    let (prompt, raw) = (raw("agent:a"), raw("inner:raw"));
+    let tools = vec![tool("inner", inner), tool("outer", outer), Arc::new(strict), prompt, raw];
     let tracer = seen.map(|it| it.clone() as Arc<dyn CallTracer>);
     Gateway::builder(Catalog::new(Arc::default(), tools, &[], vec![]))
         .records(CallRecords { tracer, ..CallRecords::default() })
@@ -162,4 +170,18 @@ async fn a_call_that_is_refused_is_told_too() {
         (tool.as_str(), *outside, span.outcome),
         ("strict", true, moonlark_core::ProblemCode::BadRequest.into())
     );
+}
+
+#[tokio::test]
+async fn what_stands_for_requests_that_are_no_tool_calls_is_marked() {
+    for (name, expected) in [("inner", false), ("inner:raw", false), ("agent:a", true)] {
+        let seen = Arc::new(Seen::default());
+        let gateway = gateway(Some(&seen));
+        let call = gateway.open_call(Caller::new("mcp")).unwrap();
+        gateway.call(&call, name, Value::Object(Default::default())).await.unwrap();
+        let spans = seen.spans.lock().clone();
+        let [span] = spans.as_slice() else { panic!("{spans:#?}") };
+        let SpanKind::Call { is_passthrough, .. } = &span.what else { panic!("{span:?}") };
+        assert_eq!(*is_passthrough, expected, "{name}");
+    }
 }
