@@ -353,8 +353,8 @@ impl LuauVm {
             polled
         })
         .await;
-        if let Some(doom) = self.interrupt.take_abort_problem() {
-            return Err(doom);
+        if let Some(problem) = self.interrupt.take_abort_problem() {
+            return Err(problem);
         }
         let mut results = ended?;
         let ok = results.pop_front() == Some(Lv::Boolean(true));

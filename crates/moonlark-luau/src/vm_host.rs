@@ -409,7 +409,7 @@ pub(crate) fn create_host_table(lua: &Lua, shared: &Arc<VmHost>) -> mlua::Result
             None => Err(mlua::Error::runtime("no such file")),
         }
     })?;
-    table.add_function("words", |lua, host, text: mlua::LuaString| {
+    table.add_function("strip_location", |lua, host, text: mlua::LuaString| {
         let text = text.to_string_lossy();
         let unit = host.unit()?;
         lua.create_string(unit.split_location(&text).map_or(text.as_str(), |(.., words)| words))
@@ -427,7 +427,7 @@ pub(crate) fn create_host_table(lua: &Lua, shared: &Arc<VmHost>) -> mlua::Result
             None => Err(mlua::Error::runtime("nothing to wait for")),
         }
     })?;
-    table.add_function("say", |lua, host, text: mlua::LuaString| {
+    table.add_function("log_print", |lua, host, text: mlua::LuaString| {
         let call = host.call()?;
         let logged = call.log_message(LogLevel::Info, &text.to_string_lossy(), None);
         host.reply_with_result(lua, logged.map(|()| Value::Null))
@@ -441,13 +441,13 @@ pub(crate) fn create_host_table(lua: &Lua, shared: &Arc<VmHost>) -> mlua::Result
     table.add_function("out_of_memory", |_, host, ()| {
         Err::<(), _>(host.abort_script(host.memory.out_of_memory_problem()))
     })?;
-    table.add_function("judge", |_, host, error: Lv| match &error {
+    table.add_function("raise_if_out_of_memory", |_, host, error: Lv| match &error {
         Lv::Error(error) if is_memory_error(error) => {
             Err(host.abort_script(host.memory.out_of_memory_problem()))
         }
         _ => Ok(()),
     })?;
-    table.add_function("too_much", |_, host, why: String| {
+    table.add_function("abort_limit", |_, host, why: String| {
         Err::<(), _>(host.abort_script(Problem::limit_exceeded(why)))
     })?;
     table.add_function("find", |_, _, searched| Ok(find_plain_text(searched)))?;

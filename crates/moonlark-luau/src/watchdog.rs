@@ -46,7 +46,7 @@ struct VmInterruptState {
     /// while somebody thinks about what the script asked.
     call: Option<Call>,
     /// Set once and then raised at every interrupt.
-    doom: Option<Problem>,
+    abort_problem: Option<Problem>,
     /// The script's own thread; only there can it yield to the scheduler.
     root: usize,
     /// A yield was asked for in this poll.
@@ -121,7 +121,7 @@ impl VmInterrupt {
 
     /// Stop the run for good. Called on the thread that runs it.
     pub(crate) fn abort_run(&self, problem: Problem) {
-        self.state.lock().doom.get_or_insert(problem);
+        self.state.lock().abort_problem.get_or_insert(problem);
         self.write_slot(self.callback);
     }
 
@@ -137,7 +137,7 @@ impl VmInterrupt {
 
     /// Why the run was stopped, if it was.
     pub(crate) fn take_abort_problem(&self) -> Option<Problem> {
-        self.state.lock().doom.take()
+        self.state.lock().abort_problem.take()
     }
 
     /// Whether the script just gave way to others, not to the host.
@@ -147,20 +147,20 @@ impl VmInterrupt {
 
     fn on_interrupt(&self, lua: &Lua) -> mlua::Result<VmState> {
         let mut state = self.state.lock();
-        if state.doom.is_none() {
+        if state.abort_problem.is_none() {
             if self.cancelled.load(Ordering::Relaxed) {
-                state.doom = Some(Problem::new(
+                state.abort_problem = Some(Problem::new(
                     moonlark_core::ProblemCode::Cancelled,
                     "the caller went away",
                 ));
             } else if state.is_past_deadline(Instant::now()) {
-                state.doom = Some(Problem::new(
+                state.abort_problem = Some(Problem::new(
                     moonlark_core::ProblemCode::Timeout,
                     "the deadline has passed",
                 ));
             }
         }
-        if state.doom.is_some() {
+        if state.abort_problem.is_some() {
             // Stays armed: caught once, it is raised again.
             return Err(mlua::Error::runtime("the script was stopped"));
         }
@@ -211,8 +211,8 @@ impl Drop for EnteredVm {
     fn drop(&mut self) {
         *self.cell.running.lock() = None;
         SCRIPT_WATCHDOG.active.fetch_sub(1, Ordering::SeqCst);
-        // A doomed run stays armed; nobody will resume it.
-        if self.interrupt.state.lock().doom.is_none() {
+        // A run that is to be aborted stays armed; nobody will resume it.
+        if self.interrupt.state.lock().abort_problem.is_none() {
             self.interrupt.write_slot(std::ptr::null_mut());
         }
     }
