@@ -9,7 +9,7 @@ use std::process::Output;
 use serde_json::{Value, json};
 
 use self::shop::{ORDER, Shop};
-use crate::harness::{PATIENCE, Project, Server, moonlark};
+use crate::harness::{Project, Server, eventually, moonlark, wait_for};
 
 /// Never to be seen anywhere but at the API.
 const CANARY: &str = "canary-3f81c07b";
@@ -51,16 +51,12 @@ fn execute(server: &Server, script: &str) -> Result<Value, Value> {
 
 /// `GET /sources` once it is as wanted.
 fn source_when(server: &Server, wanted: impl Fn(&Value) -> bool) -> Value {
-    let started = std::time::Instant::now();
-    loop {
+    eventually("the state", || {
         let sources = server.get("/sources").json();
         let mut all = sources["upstreams"].as_array().unwrap().iter();
         let shop = all.find(|it| it["name"] == "shop").cloned().unwrap_or_default();
-        if wanted(&shop) {
-            return shop;
-        }
-        assert!(started.elapsed() < PATIENCE, "it never became so: {shop}");
-    }
+        if wanted(&shop) { Ok(shop) } else { Err(shop.to_string()) }
+    })
 }
 
 #[test]
@@ -123,10 +119,7 @@ fn a_document_that_changes_is_read_again_and_a_broken_one_changes_nothing() {
     let renamed = shop.document().replace("operationId: getOrder", "operationId: readOrder");
     project.write("shop.yaml", &renamed);
     let is_renamed = || execute(&server, "return sdk.shop.readOrder({ id = '1' }).item");
-    let started = std::time::Instant::now();
-    while is_renamed() != Ok(json!("tea")) {
-        assert!(started.elapsed() < PATIENCE, "{:?}", is_renamed());
-    }
+    wait_for("the new name", || is_renamed() == Ok(json!("tea")));
 
     project.write("shop.yaml", "openapi: 3.1.0\npaths: [");
     let broken = source_when(&server, |it| !it["error"].is_null());
@@ -143,10 +136,7 @@ fn a_document_that_changes_is_read_again_and_a_broken_one_changes_nothing() {
     project
         .write("parts/order.yaml", &ORDER.replace("required: [item]", "required: [item, count]"));
     let made = || execute(&server, "return sdk.shop.createOrder({ item = 'cup' })");
-    let started = std::time::Instant::now();
-    while made().is_ok() {
-        assert!(started.elapsed() < PATIENCE, "it is still taken");
-    }
+    wait_for("the new parameter", || made().is_err());
 }
 
 #[test]

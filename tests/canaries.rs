@@ -16,8 +16,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::harness::moonlark;
-use crate::processes::eventually;
+use crate::harness::{eventually, moonlark};
 use search::{Canary, Evidence};
 use world::{Client, Running, World, with_env};
 

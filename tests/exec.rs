@@ -4,11 +4,10 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Project, Server};
+use crate::harness::{PATIENCE, Project, Server, wait_for};
 use crate::processes::{fifo, is_dead, marked, signal, status, wait_for_death};
 
 /// Runs what it is told to, of what its author declares.
@@ -446,11 +445,7 @@ fn a_caller_that_goes_away_ends_commands() {
             .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
             .collect::<String>()
     };
-    let started = Instant::now();
-    while !children().is_empty() && started.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(children(), "");
+    wait_for("the end of all children", || children().is_empty());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Project};
+use crate::harness::{Project, wait_for};
 
 /// The shapes of the seed: metadata, parameters of every type, both ways to
 /// answer, a handler that is a lambda, one that is a closure.
@@ -396,11 +396,7 @@ fn a_call_that_is_given_up_leaves_no_process_behind() {
         children(pid).into_iter().filter(|pid| is_running(*pid)).collect()
     };
     // Those that spun are gone; what is left waits for work.
-    let started = std::time::Instant::now();
-    while !busy(server.pid()).is_empty() {
-        assert!(started.elapsed() < PATIENCE, "workers still run: {:?}", busy(server.pid()));
-        std::thread::yield_now();
-    }
+    wait_for("the end of all workers that run", || busy(server.pid()).is_empty());
     // A worker that somebody kills while it waits is replaced.
     for worker in children(server.pid()) {
         // SAFETY: sends a signal to a process of this test's own server.
@@ -411,14 +407,10 @@ fn a_call_that_is_given_up_leaves_no_process_behind() {
     let workers = children(server.pid());
     assert!(!workers.is_empty(), "a worker is kept ready");
     server.kill();
-    let started = std::time::Instant::now();
-    while workers
-        .iter()
-        .any(|pid| std::path::Path::new(&format!("/proc/{pid}/stat")).exists() && is_worker(*pid))
-    {
-        assert!(started.elapsed() < PATIENCE, "workers outlive the server");
-        std::thread::yield_now();
-    }
+    let is_gone = |pid: &u32| {
+        !std::path::Path::new(&format!("/proc/{pid}/stat")).exists() || !is_worker(*pid)
+    };
+    wait_for("the end of the workers", || workers.iter().all(is_gone));
 }
 
 #[test]
@@ -442,11 +434,10 @@ fn an_extension_whose_calls_all_wait_holds_up_nobody_else() {
         });
     }
     // As many as may wait at once do.
-    let started = std::time::Instant::now();
-    while children(server.pid()).len() < 16 {
-        assert!(started.elapsed() < PATIENCE, "the calls never began");
+    wait_for("the calls", || {
         assert_eq!(server.post("quick", &json!({})), (200, json!({"result": 1})));
-    }
+        children(server.pid()).len() >= 16
+    });
     for _ in 0..20 {
         assert_eq!(server.post("quick", &json!({})), (200, json!({"result": 1})));
     }

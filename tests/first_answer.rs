@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, POLL_INTERVAL, Project, Server, StdioClient, moonlark};
+use crate::harness::{Project, Server, StdioClient, eventually, moonlark, wait_for};
 
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 const MODERN: &str = "2026-07-28";
@@ -127,11 +127,10 @@ fn first_list_over_http(server: &Server, version: &str) -> Vec<String> {
 }
 
 fn wait_for_state(server: &Server, name: &str, state: &str) {
-    let began = Instant::now();
-    while source(server, name)["state"] != state {
-        assert!(began.elapsed() < PATIENCE, "{}", source(server, name));
-        std::thread::sleep(POLL_INTERVAL);
-    }
+    eventually(&format!("the state {state}"), || {
+        let source = source(server, name);
+        if source["state"] == state { Ok(()) } else { Err(source.to_string()) }
+    });
 }
 
 fn source(server: &Server, name: &str) -> Value {
@@ -242,11 +241,10 @@ fn a_server_that_comes_late_is_told_of_once_and_listed_from_memory_the_next_time
     wait_for_state(&server, "late", "ready");
     assert_eq!(source(&server, "late")["remembered"], false);
     // The server is killed, and what it knows is written in the background.
-    let (began, kept) = (Instant::now(), project.path(".moonlark/upstreams/late.json"));
-    while !std::fs::read_to_string(&kept).is_ok_and(|it| it.contains(r#""slow":true"#)) {
-        assert!(began.elapsed() < PATIENCE, "never written");
-        std::thread::sleep(POLL_INTERVAL);
-    }
+    let kept = project.path(".moonlark/upstreams/late.json");
+    wait_for("what is written of it", || {
+        std::fs::read_to_string(&kept).is_ok_and(|it| it.contains(r#""slow":true"#))
+    });
     drop(server);
 
     // It was slow, so its tools are listed at once, whether it comes or not.
@@ -275,11 +273,10 @@ fn a_server_that_comes_late_is_told_of_once_and_listed_from_memory_the_next_time
     assert_eq!(names(&client.ask("tools/list", json!({}))), with);
     let called = client.ask("tools/call", json!({"name": "late__greet", "arguments": {}}));
     assert_eq!(called["result"]["content"][0]["text"], "here", "{called}");
-    let began = Instant::now();
-    while client.told.is_empty() {
+    wait_for("the notification", || {
         client.ask("ping", json!({}));
-        assert!(began.elapsed() < PATIENCE, "never told");
-    }
+        !client.told.is_empty()
+    });
     let list = client.ask("tools/list", json!({}));
     assert_eq!(names(&list), ["far", "late__greet", "late__more", "near", "shop__orders"]);
     assert_eq!(client.told, ["notifications/tools/list_changed"]);

@@ -17,6 +17,23 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at something that no event tells of.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Poll until `ask` gives something, for what no event tells of.
+pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Result<T, String>) -> T {
+    let started = Instant::now();
+    loop {
+        match ask() {
+            Ok(found) => return found,
+            Err(last) if started.elapsed() > PATIENCE => panic!("{what} never came: {last}"),
+            Err(_) => std::thread::sleep(POLL_INTERVAL),
+        }
+    }
+}
+
+/// Poll until it is so.
+pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    eventually(what, || if done() { Ok(()) } else { Err("it is not so".to_owned()) });
+}
+
 /// A tool that only reads, and leaves a file `looked-…` each time it is called.
 pub const LOOK: &str = r#"
 tool = { name = "look", description = "Look", annotations = { read_only = true } }

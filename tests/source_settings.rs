@@ -13,7 +13,7 @@ pub(crate) mod tiny;
 use serde_json::{Value, json};
 
 use self::tiny::Tiny;
-use crate::harness::{PATIENCE, Project, Server, moonlark};
+use crate::harness::{Project, Server, eventually, moonlark, wait_for};
 
 fn tools() -> Value {
     let text = json!({"type": "string"});
@@ -56,17 +56,12 @@ pub(crate) fn execute(server: &Server, script: &str) -> Value {
 
 /// `GET /sources` once `name` is ready.
 pub(crate) fn source(server: &Server, name: &str) -> Value {
-    let started = std::time::Instant::now();
-    loop {
+    eventually("a source that is ready", || {
         let sources = server.get("/sources").json();
         let mut all = sources["upstreams"].as_array().unwrap().iter();
         let found = all.find(|it| it["name"] == name).cloned().unwrap_or_default();
-        if found["state"] == "ready" {
-            return found;
-        }
-        assert!(started.elapsed() < PATIENCE, "never ready: {found}");
-        std::thread::yield_now();
-    }
+        if found["state"] == "ready" { Ok(found) } else { Err(found.to_string()) }
+    })
 }
 
 fn run(project: &Project, args: &[&str]) -> String {
@@ -205,10 +200,9 @@ fn a_server_has_the_name_and_words_that_the_operator_gives_it_and_lists_may_be_k
     let rules =
         format!("{config}[[policy.rules]]\ncallers = ['ann']\ntools = ['hi']\naction = 'deny'\n");
     project.write("moonlark.toml", &rules);
-    let started = std::time::Instant::now();
-    while server.mcp("tools/list", json!({}))["result"]["cacheScope"] != "private" {
-        assert!(started.elapsed() < PATIENCE, "it stays public");
-    }
+    wait_for("a private list", || {
+        server.mcp("tools/list", json!({}))["result"]["cacheScope"] == "private"
+    });
     drop(server);
     let mut client = project.stdio();
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});

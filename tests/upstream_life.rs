@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Project, Server, moonlark};
+use crate::harness::{Project, Server, moonlark, wait_for};
 
 /// A project whose only upstream is another project in a folder of it.
 fn project(tool: &str, more: &str) -> Project {
@@ -44,15 +44,6 @@ fn state(server: &Server) -> String {
     sources["upstreams"][0]["state"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Ask until it is so; whoever waits for ever has found a fault.
-fn eventually(what: &str, mut so: impl FnMut() -> bool) {
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !so() {
-        assert!(std::time::Instant::now() < end, "never: {what}");
-        std::thread::yield_now();
-    }
-}
-
 fn ok(result: Value) -> (u16, Value) {
     (200, json!({ "result": result }))
 }
@@ -63,7 +54,7 @@ fn a_lazy_server_starts_when_it_is_needed_and_stops_when_it_is_not() {
     // The first time it has to be asked what it offers.
     let server = project.serve();
     assert_eq!(server.post("inner.hello", &json!({})), ok(json!("hello")));
-    eventually("it stops", || state(&server) == "stopped");
+    wait_for("it stops", || state(&server) == "stopped");
     // Its tools stay, and bring it back.
     assert_eq!(server.post("inner.hello", &json!({})), ok(json!("hello")));
     drop(server);
@@ -136,14 +127,14 @@ fn only_the_server_whose_configuration_changed_is_started_again() {
     assert_eq!(server.post("inner.hello", &json!({})), ok(json!("hello")));
     let before = processes(&server);
     project.write("moonlark.toml", &config(other));
-    eventually("the other is there", || {
+    wait_for("the other is there", || {
         server.get("/sources").json()["upstreams"].as_array().is_some_and(|all| all.len() == 2)
     });
     assert_eq!(server.post("inner.hello", &json!({})), ok(json!("hello")));
     assert_eq!(processes(&server), before);
     // And one that changes is another process.
     project.write("moonlark.toml", &config("env = { A = 'b' }\n"));
-    eventually("it was started again", || {
+    wait_for("it was started again", || {
         let now = processes(&server);
         !now.is_empty() && now.iter().all(|pid| !before.contains(pid))
     });
@@ -182,7 +173,7 @@ fn a_server_that_kills_its_supervisor_dies_with_it() {
     let project = Project::new(&[("moonlark.toml", &config)]);
     let server = project.serve();
     let written = || std::fs::read_to_string(project.path("pids")).unwrap_or_default();
-    eventually("it has begun", || written().contains('\n'));
+    wait_for("it has begun", || written().contains('\n'));
     let pid = written().lines().next().unwrap().parse().unwrap();
     crate::processes::wait_for_death(pid);
     drop(server);
@@ -197,7 +188,7 @@ fn no_more_servers_start_at_once_than_the_operator_allows() {
     let server = project.serve();
     let log = || std::fs::read_to_string(project.path("log")).unwrap_or_default();
     // Each is started twice: one that dies of the first question is asked the old way.
-    eventually("all have been tried", || log().lines().count() >= 16);
+    wait_for("all have been tried", || log().lines().count() >= 16);
     let log = log();
     let lines: Vec<&str> = log.lines().take(16).collect();
     assert_eq!(lines, ["begun", "ended"].repeat(8));

@@ -18,11 +18,10 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Project, Server, go_through, repo};
+use crate::harness::{Project, Server, eventually, go_through, repo, wait_for};
 use crate::postgres::server::{PASSWORD, Postgres};
 use crate::processes::{marked, signal};
 use direct::Direct;
@@ -258,17 +257,13 @@ fn a_cancelled_call_is_cancelled_there(world: &mut World) {
         )
     };
     let path = world.project.path("data/sent.jsonl");
-    let started = Instant::now();
-    loop {
+    eventually("both cancellations", || {
         let (called, cancelled) = given_up(&std::fs::read_to_string(&path).unwrap());
         // Once in each era.
         assert_eq!(called.len(), 2);
-        if called == cancelled {
-            return;
-        }
-        assert!(started.elapsed() < PATIENCE, "called {called:?}, cancelled {cancelled:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        let is_so = called == cancelled;
+        if is_so { Ok(()) } else { Err(format!("called {called:?}, cancelled {cancelled:?}")) }
+    });
 }
 
 fn no_process_is_left(world: &mut World) {
@@ -276,11 +271,7 @@ fn no_process_is_left(world: &mut World) {
     let mark = format!("{}={}\0", servers::MARK, world.mark);
     assert!(marked(&mark).len() >= stdio, "{:?}", marked(&mark));
     signal(world.moonlark.pid(), libc::SIGTERM);
-    let started = Instant::now();
-    while world.moonlark.is_alive() {
-        assert!(started.elapsed() < PATIENCE, "it does not end");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for("its end", || !world.moonlark.is_alive());
     assert_eq!(marked(&mark), Vec::<u32>::new());
 }
 

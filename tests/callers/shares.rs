@@ -103,7 +103,7 @@ fn a_caller_whose_sessions_are_all_in_use_is_told_when_to_try_again_and_others_g
     assert_eq!(send(&server, &bob, Some(&sessions[0]), &ping).status, 200);
     // One that is not in use any more makes room.
     drop(streams.pop());
-    crate::processes::eventually("room for one more session", || {
+    crate::harness::eventually("room for one more session", || {
         let answer = begin(&server, &bob);
         if answer.status == 200 { Ok(()) } else { Err(answer.text()) }
     });

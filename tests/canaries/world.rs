@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::echo::{Echo, document};
 use super::search::{Canary, Evidence};
-use crate::harness::{Answer, Project, modern, moonlark, request};
-use crate::processes::eventually;
+use crate::harness::{Answer, Project, eventually, modern, moonlark, request};
 
 const LEAKY_LUA: &str = r#"
 tool = {

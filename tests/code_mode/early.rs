@@ -8,8 +8,7 @@ use serde_json::json;
 
 use super::upstream::{Offer, Reply, Upstream, text};
 use super::world::{Era, Ran, World, server};
-use crate::harness::{Project, modern, moonlark};
-use crate::processes::eventually;
+use crate::harness::{Project, eventually, modern, moonlark};
 
 fn upstream() -> Upstream {
     Upstream::start(vec![

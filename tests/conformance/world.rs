@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 use serde_json::json;
 
-use crate::harness::{Log, PATIENCE, Project, Server, moonlark};
+use crate::harness::{Log, Project, Server, moonlark, wait_for};
 
 /// The fixture over HTTP; it ends with this value.
 pub struct Fixture {
@@ -63,11 +62,9 @@ impl Transparent {
     fn before(upstream: &str) -> Transparent {
         let project = Project::new(&[("moonlark.toml", &config(upstream))]);
         let server = project.serve();
-        let started = Instant::now();
         let call = json!({"name": "test_simple_text", "arguments": {}});
-        while server.mcp("tools/call", call.clone()).get("result").is_none() {
-            assert!(started.elapsed() < PATIENCE, "the upstream never came");
-        }
+        let is_there = || server.mcp("tools/call", call.clone()).get("result").is_some();
+        wait_for("the upstream", is_there);
         Transparent { server, _project: project }
     }
 }

@@ -3,20 +3,21 @@
 use serde_json::json;
 
 use super::{HANDBOOK_CONFIG, handbook, names};
-use crate::harness::Server;
+use crate::harness::{PATIENCE, POLL_INTERVAL, Server};
 
 /// Ask until the answer is as wanted: something has to happen meanwhile.
 fn wait_for(server: &Server, query: &str, wanted: &[&str]) {
     let started = std::time::Instant::now();
     let args = json!({"query": query, "mode": "keyword"});
     let mut last = json!(null);
-    while started.elapsed() < crate::harness::PATIENCE {
+    while started.elapsed() < PATIENCE {
         let (status, answer) = server.post("search", &args);
         assert_eq!(status, 200, "{answer}");
         if names(&answer["result"]) == wanted {
             return;
         }
         last = answer;
+        std::thread::sleep(POLL_INTERVAL);
     }
     panic!("{query} never found {wanted:?}, but {last}");
 }

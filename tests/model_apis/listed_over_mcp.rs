@@ -4,7 +4,7 @@
 use serde_json::{Value as Json, json};
 
 use super::{map, refusals};
-use crate::harness::{PATIENCE, Project, Server, mcp, modern};
+use crate::harness::{Project, Server, mcp, modern, wait_for};
 use crate::source_settings::source;
 use crate::source_settings::tiny::Tiny;
 
@@ -160,10 +160,7 @@ fn schemas_are_listed_as_they_were_written_where_the_operator_says_so() {
     assert_eq!(find(&server), exact);
     // It takes effect as any other setting does: with the file.
     project.write("moonlark.toml", &CONFIG.replace("URL", &tiny.url()).replace("SWITCH", ""));
-    let started = std::time::Instant::now();
-    while find(&server) == exact {
-        assert!(started.elapsed() < PATIENCE, "it stays exact");
-    }
+    wait_for("the portable schema", || find(&server) != exact);
 }
 
 /// Objects that take other keys, and alternatives whose keys would be listed alike.
@@ -285,10 +282,7 @@ fn a_token_and_a_question_for_docs_may_use_the_name_that_is_listed() {
         mcp(address.trim_end_matches('/'), &[("Authorization", &bearer)], method, params)["result"]
             .clone()
     };
-    let started = std::time::Instant::now();
-    while server.get("/ready").status != 200 {
-        assert!(started.elapsed() < PATIENCE, "never ready");
-    }
+    wait_for("readiness", || server.get("/ready").status == 200);
     let listed = ask("tools/list", json!({}));
     let names: Vec<&str> =
         listed["tools"].as_array().unwrap().iter().filter_map(|it| it["name"].as_str()).collect();

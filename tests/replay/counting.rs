@@ -6,11 +6,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::harness::PATIENCE;
+use crate::harness::wait_for;
 
 pub struct Counting {
     pub port: u16,
@@ -107,11 +106,7 @@ impl Counting {
         own.write_all(b"GET /read HTTP/1.1\r\n\r\n").unwrap();
         assert!(own.read(&mut [0; 1]).unwrap() > 0);
         drop(own);
-        let started = Instant::now();
-        while self.state.lock().unwrap().connections > 0 {
-            assert!(started.elapsed() < PATIENCE, "somebody is still there");
-            std::thread::yield_now();
-        }
+        wait_for("the end of all connections", || self.state.lock().unwrap().connections == 0);
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::source;
-use crate::harness::{PATIENCE, Project, Server, serve_inside};
+use crate::harness::{Project, Server, serve_inside, wait_for};
 
 const KEY: &str = "s3cret-api-key-42";
 
@@ -61,10 +61,7 @@ fn a_refreshed_document_cannot_move_a_key_and_neither_can_a_restart() {
     assert_eq!(*home.keys.lock(), [KEY]);
 
     *home.document.lock() = document(evil_at);
-    let started = std::time::Instant::now();
-    while source(&server, "shop")["flaws"] == json!([]) {
-        assert!(started.elapsed() < PATIENCE, "it is not said that it moved");
-    }
+    wait_for("the flaw that it moved", || source(&server, "shop")["flaws"] != json!([]));
     let line = format!("add auth_hosts = [\\\"http://{evil_at}\\\"] to [apis.shop]");
     assert!(refused(&server).contains(&line), "{}", refused(&server));
     drop(server);

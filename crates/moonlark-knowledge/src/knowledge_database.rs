@@ -122,7 +122,8 @@ impl KnowledgeDatabase {
 
     /// Make the vectors that are missing, as after the embedder was changed.
     /// Until then the old ones answer. Every sync begins with this.
-    pub async fn backfill_vectors(&self) -> Result<()> {
+    #[cfg(test)]
+    pub(crate) async fn backfill_vectors(&self) -> Result<()> {
         sync::backfill_vectors(&self.0).await
     }
 

@@ -110,12 +110,6 @@ impl CollectionStats {
 }
 
 impl CosineStats {
-    /// How many deviations nearer than usual a cosine is.
-    pub fn deviations_above_mean(&self, cosine: f32) -> f32 {
-        let of = self.with_prior();
-        (cosine - of.mean) / of.deviation
-    }
-
     fn semantic_score(&self, cosine: f32) -> f32 {
         (DEVIATION_WEIGHT * (cosine - self.mean) / self.deviation).max(0.0)
     }
@@ -190,6 +184,7 @@ mod tests {
     #[test]
     fn a_collection_of_one_does_not_make_its_row_near() {
         let cosines = CosineStats { rows: 1, mean: 0.15, deviation: 0.0 };
-        assert!(cosines.deviations_above_mean(0.15) < 1.0);
+        let of = cosines.with_prior();
+        assert!((0.15 - of.mean) / of.deviation < 1.0);
     }
 }

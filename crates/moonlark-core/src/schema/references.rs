@@ -343,7 +343,7 @@ mod tests {
             let root = into_fields(made.clone());
             assert!(resolve_reference(&root, expected).is_some(), "{made}");
             // The library understands both, and takes them for the same.
-            let [written, made] = [&schema, &made].map(|it| jsonschema::validator_for(it));
+            let [written, made] = [&schema, &made].map(jsonschema::validator_for);
             let Ok(written) = written else { continue };
             for value in [json!({}), json!({"p": "a"}), json!({"p": {}}), json!({"p": 1})] {
                 let fits = made.as_ref().unwrap().is_valid(&value);
