@@ -1,5 +1,4 @@
-//! Tasks that somebody answers for: whoever holds the handle, or the process, which waits
-//! for them when it stops.
+//! Owned tasks: their handle, or the process, waits for them on shutdown.
 //!
 //! `tokio::spawn` itself is refused by clippy: what it begins goes on when nobody needs it
 //! any more, and is cut off in the middle when the process ends.

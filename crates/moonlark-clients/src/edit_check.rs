@@ -1,5 +1,5 @@
-//! What makes a change to somebody else's text safe: the new text, read again, says what
-//! the old one did, and the change. Otherwise the change is refused.
+//! Edit check: a text is read again after an edit, and has to say what it said before,
+//! and the change. Otherwise the change is refused.
 
 use std::ops::Range;
 

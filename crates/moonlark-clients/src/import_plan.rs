@@ -1,5 +1,5 @@
-//! What an import does to `moonlark.toml`: which servers go in under which name,
-//! which are there already, which cannot.
+//! Import plan: which servers go into `moonlark.toml` under which name, which are there
+//! already, which cannot.
 //!
 //! The text that is there stays byte for byte: new tables go behind it. TOML
 //! allows that everywhere but in one case, which is refused.

@@ -1,5 +1,5 @@
-//! One change to a JSON text that belongs to somebody else: everything around
-//! it, comments and layout included, stays as it is.
+//! Layout-preserving JSON edits: everything around the change, comments included, stays
+//! as it is.
 
 use std::ops::Range;
 

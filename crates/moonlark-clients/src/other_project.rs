@@ -1,5 +1,5 @@
 //! Projects of other systems: `ctx.toml` of Context Harness and `toolscript.toml` of
-//! ToolScript, read into tables of our configuration.
+//! ToolScript, read into tables of `moonlark.toml`.
 //!
 //! Their sections for scripts, connectors, servers and APIs are the ones that ours were
 //! made after, so most of it is taken as it is: paths are seen from our file, and keys

@@ -1,4 +1,4 @@
-//! Moonlark's entry in the text of a client's file: put in, found, taken out again.
+//! Moonlark's entry in a client's file: added, found, removed.
 //!
 //! Everything else in the text stays as it is. Nothing here knows the disk.
 

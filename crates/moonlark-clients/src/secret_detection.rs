@@ -1,4 +1,4 @@
-//! Secrets in what clients' files say, and the variables that stand in for them.
+//! Secret detection in clients' files, and the variables that stand in for what is found.
 //!
 //! To take something for a secret that is none costs a variable; the reverse
 //! puts a secret into a file that people commit. So this leans to one side.

@@ -1,4 +1,5 @@
-//! A text of settings as a tree, whichever syntax it has: what is in it, and where.
+//! Syntax trees of settings files, whichever syntax they have, with the place of
+//! everything.
 //!
 //! `jsonc`, `toml_text` and `yaml_text` make such trees; what the keys mean is not known here.
 

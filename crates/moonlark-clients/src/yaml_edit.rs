@@ -1,5 +1,5 @@
-//! One change to a YAML text that belongs to somebody else: everything around it,
-//! comments and layout included, stays as it is.
+//! Layout-preserving YAML edits: everything around the change, comments included, stays
+//! as it is.
 //!
 //! Indentation is meaning in YAML, and the crates that edit it keep lists of documents
 //! that they break. So a change here is a few lines that go in or out, and it counts

@@ -1,4 +1,4 @@
-//! A number of bytes, written `"64MB"` or `67108864`.
+//! Byte sizes, written `"64MB"` or `67108864`.
 //!
 //! Units are powers of 1024, whether spelt `MB` or `MiB`: operators write limits
 //! the way they speak of memory, and the two never need to be told apart here.

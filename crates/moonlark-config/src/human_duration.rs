@@ -1,4 +1,4 @@
-//! A time, written `"90s"`, `"5min"`, `"1h"`, `"30d"`, or as a number of seconds.
+//! Durations, written `"90s"`, `"5min"`, `"1h"`, `"30d"`, or as a number of seconds.
 
 use std::borrow::Cow;
 use std::fmt;

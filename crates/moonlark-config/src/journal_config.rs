@@ -1,5 +1,5 @@
-//! `[journal]` and `[approvals]`: what is kept of runs and calls, and who
-//! decides about those that need it.
+//! `[journal]` and `[approvals]`: retention of runs and calls, and who decides on calls
+//! that need approval.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! `[network]`: where no script connects to, whatever its own grants say.
+//! `[network]`: network rules for all scripts.
 
 use moonlark_core::grant::{NetworkPolicy, NetworkTarget};
 use schemars::JsonSchema;

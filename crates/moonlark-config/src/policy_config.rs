@@ -1,4 +1,4 @@
-//! `[policy]`: which tools exist for whom, and how they may be called.
+//! `[policy]`: rules about tools: access, rates, concurrency, timeouts, caching.
 
 use moonlark_core::tool::{EffectKind, SourceKind};
 use moonlark_gateway::policy::{CallRate, CountingScope, RuleAction, RuleTerms};

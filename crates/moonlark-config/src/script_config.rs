@@ -1,4 +1,4 @@
-//! The keys of a script table that are the script's own, and which are secret.
+//! Keys of a script table that are the script's own, and which of them are secret.
 //!
 //! Nothing here prints a value: a script's configuration never appears in a
 //! listing, an error or a log. What makes a value secret is decided in

@@ -1,4 +1,4 @@
-//! `[server.auth]`: how callers over HTTP show who they are.
+//! `[server.auth]`: authentication of HTTP callers.
 
 use std::collections::BTreeMap;
 

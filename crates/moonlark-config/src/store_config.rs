@@ -1,4 +1,4 @@
-//! `[store]`: where everything that lasts is kept.
+//! `[store]`: the file of the knowledge base.
 
 use std::path::{Path, PathBuf};
 

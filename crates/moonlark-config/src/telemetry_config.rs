@@ -1,4 +1,4 @@
-//! `[telemetry]` and `[log]`: what can be seen of a server, and where that goes.
+//! `[telemetry]` and `[log]`: traces, metrics and logs.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the answers of one tool look like, all together.
+//! Learned result shapes: what the answers of one tool look like, all together.
 
 mod shape_node;
 

@@ -1,4 +1,4 @@
-//! What whoever makes a call is told when a person has to decide on it first.
+//! Approval ticket: what the caller gets when a call has to be approved first.
 
 use std::time::SystemTime;
 

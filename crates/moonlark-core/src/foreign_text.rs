@@ -1,5 +1,5 @@
-//! Text that a server or an API document wrote and agents read: without
-//! characters that nobody sees, and of bounded length.
+//! Sanitized text from servers and API documents: without invisible characters, and of
+//! bounded length.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What one call may use, and what it has used.
+//! Limits and budgets of one call: what it may use, and what it has used.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! "Did you mean": the nearest of the names that exist.
+//! "Did you mean": nearest-name search among the names that exist.
 
 /// The candidate closest to `name`, when it is close enough to be a typo.
 pub fn nearest_name<'a>(

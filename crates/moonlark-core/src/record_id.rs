@@ -1,4 +1,4 @@
-//! What identifies something that is on record.
+//! Ids of records: runs, calls, approvals.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The files a script consists of: read by its engine, remembered together.
+//! The files of a script: read by its engine, kept together.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The catalog as scripts see it: `sdk.<source>.<function>`.
+//! The SDK namespace, the catalog as scripts see it: `sdk.<source>.<function>`.
 //!
 //! The one table of names: what a script calls, what documentation prints and
 //! what the type checker knows all come from here. Every name is a Luau

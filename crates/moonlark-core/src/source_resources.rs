@@ -1,4 +1,4 @@
-//! What a source offers beside tools: things to read, and prompts to fill in.
+//! Resources and prompts of a source.
 //!
 //! Definitions are kept as the source wrote them, under the names that callers
 //! use. Nothing is reached from here: whoever wants something calls the

@@ -1,5 +1,5 @@
-//! What the operator says about single tools of a source: which there are, what
-//! they are called, what they do, and which of their arguments are fixed.
+//! Operator settings of single tools of a source: which there are, their names, effects
+//! and fixed arguments.
 
 use std::collections::BTreeMap;
 use std::fmt;

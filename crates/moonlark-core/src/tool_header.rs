@@ -1,5 +1,5 @@
-//! What an author says about a tool, whichever language it is written in:
-//! read, checked, made into a [`Tool`].
+//! Tool headers: what an author declares about a tool, in either language, read, checked
+//! and made into a `Tool`.
 
 use std::collections::HashMap;
 use std::sync::Arc;

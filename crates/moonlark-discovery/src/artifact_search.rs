@@ -1,5 +1,5 @@
-//! Searching in an artifact: the lines of its text and the items of its lists
-//! that fit a question, with the way to each.
+//! Search in an artifact: the lines of its text and the items of its lists that fit a
+//! question, with the path to each.
 
 use std::sync::Arc;
 

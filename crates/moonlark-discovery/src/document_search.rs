@@ -1,4 +1,4 @@
-//! `search_docs` for documents: the knowledge base, where its source says so.
+//! `search_docs` for documents of the knowledge base.
 //!
 //! Nothing here knows the knowledge base. It is asked as agents' scripts ask it, by
 //! its tools, so that the same rules hold and a script may stand in for it.

@@ -1,5 +1,4 @@
-//! The functions of a catalog as entries of an index: what about each of them
-//! can be searched.
+//! Index entries of functions: what about each of them can be searched.
 
 use moonlark_core::Tool;
 use moonlark_core::catalog::Catalog;

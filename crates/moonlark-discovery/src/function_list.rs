@@ -1,4 +1,4 @@
-//! `list_functions`: what there is, by source and by tag.
+//! `list_functions`: sources, tags and functions.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! A function in as few words as a call can be written from: its signature on
-//! one line, the types that it names, one sentence.
+//! Function summary, as short as a call can be written from: signature on one line, the
+//! types that it names, one sentence.
 
 use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_gateway::Call;

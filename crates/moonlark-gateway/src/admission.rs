@@ -1,5 +1,5 @@
-//! How many calls from outside may be in progress, and how many may wait for
-//! that: in order, for a bounded time, without a thread.
+//! Admission control: how many calls from outside may be in progress, and how many may
+//! wait, in order and for a bounded time.
 //!
 //! A caller that has shown who it is may take three of four places, and half of
 //! the line: whatever one does, there is room for others.

@@ -1,4 +1,4 @@
-//! Calls that a person decides on.
+//! Approvals: calls that a person decides on.
 //!
 //! A rule says so ([`RuleAction::Approve`](crate::policy::RuleAction)); [`ApprovalLedger`]
 //! keeps what was asked and decided, here or elsewhere; [`rules`] says what

@@ -1,5 +1,5 @@
-//! Results too large to hand over, and bytes that no script needs to hold: kept
-//! for later scripts under a handle nobody can guess.
+//! Artifacts: results too large to hand over, and bytes that no script needs to hold,
+//! kept for later scripts under a handle nobody can guess.
 //!
 //! In memory, and bounded three ways: by bytes, by number, by age. What is
 //! oldest goes first, of whoever has most: nobody's make room for another's. Whoever has the handle may read, unless it was made for a

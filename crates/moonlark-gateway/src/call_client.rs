@@ -1,4 +1,4 @@
-//! Whoever is at the other end of a call, as far as it can be talked to.
+//! The client of a call: what can be asked of it, and sent to it.
 //!
 //! A surface that can carry questions back (and only MCP can) puts one of these
 //! into the calls it opens. Tools ask through [`Call::ask_caller`](crate::Call::ask_caller)

@@ -1,4 +1,4 @@
-//! The gateway: what is published, and who keeps the record of what is called.
+//! The gateway: the published catalog, and the records of calls.
 //!
 //! A call is opened here, on the snapshot of that moment, and made by
 //! [`Gateway::invoke`] (`invocation.rs`), the only way to a tool's body.

@@ -1,4 +1,4 @@
-//! What tools answer that do not say so: learned from their answers.
+//! Learned output shapes of tools that declare none.
 //!
 //! Where a tool declares no output schema, the gateway shows its answers to
 //! `LearnedShapes`: all of the first twenty, then ever fewer. Their shapes

@@ -1,5 +1,5 @@
-//! The gate that every call goes through: rules, approvals, limits, the record of what
-//! happened, replay, and what is counted and traced.
+//! The gateway that every call goes through: rules, approvals, limits, journal, replay,
+//! metrics and traces.
 //!
 //! It does no input or output of its own: who keeps the journal, decides on approvals or
 //! takes traces is handed to the [`Gateway`]. Leaf crates know this crate and

@@ -1,5 +1,4 @@
-//! What is counted while calls are made: by source and outcome, never by what
-//! was called with.
+//! Metrics of calls: by source and outcome, never by arguments.
 //!
 //! Counting takes no lock and no memory: a tool knows the figures of its source
 //! from its first call on, and there are at most [`MAX_COUNTED_SOURCES`] of those. How they

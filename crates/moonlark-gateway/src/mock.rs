@@ -1,5 +1,4 @@
-//! What a test put in the place of the world: answers for host functions and
-//! tools, and the calls that were made.
+//! Mocks: a test's answers for host functions and tools, and the calls that were made.
 //!
 //! The gateway asks here first, so a test mocks whatever a script can call, and
 //! neither modules nor engines know.

@@ -1,4 +1,4 @@
-//! Something made from a catalog, once for each that is in use.
+//! Per-catalog cache: something made from a catalog, once for each that is in use.
 
 use std::sync::{Arc, OnceLock, Weak};
 

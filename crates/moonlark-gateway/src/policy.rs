@@ -1,5 +1,5 @@
-//! What the operator allows, by rules: which tools exist for whom, how often
-//! and how many at once, for how long, which answers are good for a while.
+//! The policy: rules about which tools exist for which callers, rates, concurrency,
+//! timeouts, and cached answers.
 //!
 //! The first rule that matches a tool and its caller decides everything; where
 //! none does, the call is allowed. Which rule that is has been found when a

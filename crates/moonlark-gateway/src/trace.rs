@@ -1,5 +1,5 @@
-//! Where in a distributed trace something happens: taken over from whoever
-//! calls, handed on to whoever is called, and told when it has ended.
+//! Distributed tracing: trace context taken over from callers and handed on, and spans of
+//! calls, runs and requests.
 //!
 //! [`TraceContext`] is the form of W3C Trace Context. A [`CallTracer`] takes what has ended;
 //! without one, no span is made, and a trace that came in is handed on as it is.

@@ -1,5 +1,4 @@
-//! `client`: ask whoever made the call for what only it has: a decision of its
-//! user, a text of its model, its folders.
+//! `client`: ask the caller: a decision of its user, a text of its model, its folders.
 //!
 //! Here stand the functions and what they have in common. [`elicit`] and
 //! [`sample`] turn arguments into questions and answers into values, and

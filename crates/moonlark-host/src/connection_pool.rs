@@ -1,4 +1,4 @@
-//! Connections that are kept for the next call: a few per place, for a while.
+//! A connection pool: a few idle connections per target, for a while.
 //!
 //! What a connection is, and whether an idle one still works, only the modules
 //! know. Here stands how many there may be, and that nobody waits for one past

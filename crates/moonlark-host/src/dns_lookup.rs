@@ -1,4 +1,4 @@
-//! From a name to the addresses that a script may be connected to.
+//! DNS lookup: from a name to the addresses that a script may be connected to.
 //!
 //! DNS is asked once for a connection, and the connection goes to an address that
 //! was checked: a name that leads elsewhere a moment later gains nothing by it.

@@ -1,4 +1,4 @@
-//! `fuzzy`: find what is meant by a few letters of it.
+//! `fuzzy`: fuzzy search by a few letters.
 //!
 //! Here stand the functions; [`fuzzy_matcher`] is the score of one text. It is
 //! written here, in a few pages, because the one crate of this kind that is well

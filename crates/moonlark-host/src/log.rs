@@ -1,4 +1,4 @@
-//! `log`: messages to the operator's log and to whoever made the call.
+//! `log`: messages to the operator's log and to the caller.
 
 use moonlark_core::{Module, Result, Value};
 use moonlark_gateway::{Call, LogLevel};

@@ -1,4 +1,4 @@
-//! `progress`: tell whoever made the call how far the work is.
+//! `progress`: report progress to the caller.
 
 use moonlark_core::{Module, Problem, Result};
 use moonlark_gateway::Call;

@@ -1,5 +1,4 @@
-//! `testing`: what tests of scripts check with, and what they put in the place
-//! of the world.
+//! `testing`: assertions and mocks for tests of scripts.
 
 mod differ;
 

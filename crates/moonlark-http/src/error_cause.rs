@@ -1,4 +1,4 @@
-//! What an error goes back to: the outer errors of a client only say "request".
+//! The root cause of an error: the outer errors of a client only say "request".
 
 use std::error::Error;
 

@@ -1,5 +1,5 @@
-//! Where a redirect leads, and what becomes of the request. Whether to follow is for
-//! whoever asked to decide.
+//! Redirects: the target of one, and the method, headers and body that go there. Whether
+//! to follow is for whoever asked to decide.
 
 use http::header::LOCATION;
 use http::{HeaderMap, Method, StatusCode};

@@ -1,5 +1,5 @@
-//! Who says which token goes with a request. What tokens are, where they come
-//! from and how they are kept is known elsewhere.
+//! Authorizers: which token goes with a request. What tokens are, where they come from
+//! and how they are kept is known elsewhere.
 
 use futures::future::BoxFuture;
 use moonlark_core::Problem;

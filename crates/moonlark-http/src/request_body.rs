@@ -1,4 +1,4 @@
-//! Bodies of requests that are let go of when nobody waits for the answer any more.
+//! Request bodies that are dropped when nobody waits for the answer any more.
 //!
 //! A server may answer without having read what it was sent. The connection would keep
 //! the rest for as long as the server likes, so a long body is handed over in pieces, and

@@ -1,4 +1,4 @@
-//! Reading answers within bounds.
+//! Bounded reading of response bodies.
 
 use bytes::Bytes;
 use http::header::WWW_AUTHENTICATE;

@@ -1,4 +1,4 @@
-//! When to try again: what a server says in `Retry-After`, or else ever longer pauses.
+//! Retry delays: what a server says in `Retry-After`, or else ever longer pauses.
 
 use std::time::Duration;
 

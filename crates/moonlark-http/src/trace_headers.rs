@@ -1,4 +1,4 @@
-//! A place in a trace as HTTP headers, for whoever is asked.
+//! Trace context as HTTP headers of outgoing requests.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 

@@ -1,4 +1,4 @@
-//! Approvals: what was asked, what was decided, and that each is used once.
+//! The approval store: requests, decisions, and that each is used once.
 //!
 //! Every change is one transaction on the same file as the journal's, so that
 //! processes agree: the server that asks, the command line that decides, and

@@ -1,4 +1,5 @@
-//! What was taken and is not in the database yet, in files that are only appended to.
+//! The append-only log in front of the journal's database: entries that are not in it
+//! yet.
 //!
 //! A transaction costs a hundred times what an append does, and whoever waits for an
 //! entry to survive the process needs no more than the append: the writer moves entries

@@ -1,4 +1,4 @@
-//! Ids that people type: whole, or the beginning or the end of one.
+//! Id lookup: whole ids, or the beginning or the end of one.
 
 use moonlark_core::Problem;
 use moonlark_core::record_id::RecordId;

@@ -1,4 +1,4 @@
-//! What waits to be written: bounded, fair to callers, cheap to add to.
+//! The queue of entries to be written: bounded, fair to callers, cheap to add to.
 //!
 //! Every caller has a lane of its own, with room in bytes and entries. The writer takes from
 //! the lanes in turns, about the same number of bytes from each, so one caller with much to

@@ -1,4 +1,4 @@
-//! Looking at the journal: what people and surfaces are shown of it.
+//! Queries of the journal, for people and surfaces.
 
 pub(crate) mod run_records;
 

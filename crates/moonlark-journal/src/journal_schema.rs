@@ -1,4 +1,4 @@
-//! The tables, and the steps from each version of them to the next.
+//! The tables and their migrations.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

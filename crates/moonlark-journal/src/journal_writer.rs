@@ -1,4 +1,4 @@
-//! The one thread that writes: takes what waits, in one transaction, and says so.
+//! The writer thread: takes what is queued, in one transaction, and acknowledges it.
 //!
 //! What cannot be written, because the disk is full or the file is damaged, is
 //! tried again every second. Meanwhile calls go on, the oldest entries are given

@@ -1,4 +1,4 @@
-//! What lasts: the journal of runs and calls, and the approvals.
+//! The journal of runs and calls, and the approvals.
 //!
 //! One SQLite file beside the project's other state, written by one thread, read
 //! by anybody. What people may see is in it as text; what only a replay needs,

@@ -1,5 +1,5 @@
-//! Which processes are alive: each holds the lock of a file for as long as it
-//! lives, and the system lets go of it however the process ends.
+//! Liveness of processes: each holds the lock of a file for as long as it lives, and the
+//! system lets go of it however the process ends.
 
 use std::path::{Path, PathBuf};
 

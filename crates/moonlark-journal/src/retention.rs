@@ -1,5 +1,5 @@
-//! What is too old, or too much, goes: a little at a time, so that the writer is never away
-//! for long.
+//! Retention: entries that are too old or too many are removed, a little at a time, so
+//! that the writer is never away for long.
 //!
 //! What is too old goes whoever's it is. What is too much goes from the caller with most on
 //! record: first the exact arguments and answers of its finished runs, which only a replay

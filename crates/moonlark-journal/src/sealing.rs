@@ -1,5 +1,5 @@
-//! What only a replay needs is sealed: arguments and answers as they were,
-//! secrets and all, are of no use to whoever has the database alone.
+//! Encryption of what only a replay needs: exact arguments and answers, secrets included,
+//! are of no use without the key.
 //!
 //! The key is a file beside it, for this user's eyes only. What is sealed says
 //! where it belongs, so nobody can move it to another row.

@@ -1,5 +1,5 @@
-//! How much of the journal is whose: a table with the bytes of each caller, kept in the same
-//! transactions as the rows, so that retention knows who has most without reading them all.
+//! Bytes of the journal by caller: a table kept in the same transactions as the rows, so
+//! that retention knows who has most without reading them all.
 
 use std::collections::HashMap;
 use std::sync::Arc;

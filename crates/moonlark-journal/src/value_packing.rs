@@ -1,5 +1,5 @@
-//! Arguments and answers as bytes, and back, with nothing lost: what a script is
-//! given on replay is what it was given then.
+//! Serialization of arguments and answers without loss: what a script is given on replay
+//! is what it was given then.
 
 use moonlark_core::content::{Content, ToolAnswer};
 use moonlark_core::problem::ProtocolError;

@@ -1,4 +1,4 @@
-//! Documents in pieces that one can find and read: chunks.
+//! Chunks: documents in pieces that can be found and read.
 //!
 //! A chunk follows the structure that `extract` found. It is a stretch of the
 //! text, begins and ends where a block does, and stays within a section. Only a

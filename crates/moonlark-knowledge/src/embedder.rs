@@ -1,4 +1,4 @@
-//! What makes vectors of text: the model in the binary, or a service.
+//! Embedders: the model in the binary, or a service.
 
 mod embedding_service;
 

@@ -1,4 +1,4 @@
-//! A part of a document: a section, or some characters of it or of the whole.
+//! Excerpts: a section of a document, or some characters of it.
 //!
 //! A long page does not fit into an agent's context. What is left out is said, with
 //! how to ask for it.

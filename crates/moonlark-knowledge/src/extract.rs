@@ -1,4 +1,4 @@
-//! From what a connector brought to text with its structure.
+//! Text extraction: from what a connector brought to text with its structure.
 //!
 //! Knows formats, not sources: the same bytes give the same text, whoever
 //! brought them. Blocks are ranges of the text, in order, and nothing but white

@@ -1,5 +1,5 @@
-//! What happens when something breaks in the middle: a killed process, a full
-//! disk, a file that is damaged or from another version.
+//! Fault tests: a killed process, a full disk, a file that is damaged or from another
+//! version.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

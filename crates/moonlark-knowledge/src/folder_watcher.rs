@@ -1,4 +1,4 @@
-//! Whether something changed below a folder.
+//! Folder watcher: whether something changed below a folder.
 //!
 //! Only that: what changed, a scan finds out. Events are gathered until there
 //! is a moment of quiet, and the folder may go away and come back.

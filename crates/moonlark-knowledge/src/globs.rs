@@ -1,4 +1,4 @@
-//! Which paths a source takes: those of `include` without those of `exclude`.
+//! Include and exclude globs of a source.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use moonlark_core::{Problem, Result, SourceLocation};

@@ -1,4 +1,4 @@
-//! The knowledge base as the rest of the program holds it.
+//! The handle of the knowledge base.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! From a question to documents.
+//! Search: from a question to documents.
 //!
 //! Words are looked up in the lists of every segment and summed for each chunk;
 //! vectors are compared row by row; what either finds is judged by both, put

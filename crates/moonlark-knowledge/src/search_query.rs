@@ -1,4 +1,4 @@
-//! What is asked of the knowledge base, and what it answers.
+//! Search queries and results.
 
 use jiff::Timestamp;
 use moonlark_core::Value;

@@ -1,5 +1,4 @@
-//! What connectors bring, and how: the contract between whatever reads the
-//! world and the sync that keeps it.
+//! The connector interface: what connectors bring to a sync, and how.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The file: connections, its version, and who may write.
+//! The database file: connections, versions, and the write lock.
 //!
 //! Everything is in one SQLite file in WAL mode, so that readers see the last
 //! commit and never wait for the writer. The tables are named `kb_`; the journal

@@ -1,4 +1,4 @@
-//! From a connector to the file: what is new, what is gone, what failed.
+//! Sync: from a connector to the file: what is new, what is gone, what failed.
 //!
 //! A scan streams what it finds. Items whose content is new are read, cut into
 //! chunks and embedded on threads of their own; one writer commits them, some at

@@ -1,4 +1,4 @@
-//! What a sync did, and how it says so while it runs.
+//! Sync summary and progress.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Where the answers of one tool had which fields, all together.
+//! Fields of one tool's answers, as a tree.
 //!
 //! Only names and kinds are held, and no values. All items of a list are one place.
 

@@ -1,4 +1,4 @@
-//! Whether a schema has a field at some place of a result.
+//! Declared fields: whether a schema has a field at some place of a result.
 
 use serde_json::{Map, Value as Json};
 

@@ -1,4 +1,4 @@
-//! The fields of results that a script reads, by its text.
+//! Field reads: the fields of results that a script reads, by its text.
 //!
 //! Only what is plain to see is found, see [`crate::result_flow`]. Whether such a field
 //! is there is for the run to say, which has the answers.

@@ -1,5 +1,5 @@
-//! What a script raised, as a Problem: with its place, and the Luau way where
-//! the author wrote another Lua.
+//! Errors of Luau scripts as Problems: with their place, and the Luau way where the
+//! author wrote another Lua.
 
 use mlua::{Table, Value as Lv};
 use moonlark_core::problem::cut_message;

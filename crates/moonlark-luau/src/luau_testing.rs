@@ -1,4 +1,4 @@
-//! Tests: a script's folder in memory, and the few modules it needs.
+//! Test runs of scripts: a script's folder in memory, and the few modules it needs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How much memory this machine, or the container it is, has.
+//! The memory of this machine or container.
 
 use std::path::Path;
 

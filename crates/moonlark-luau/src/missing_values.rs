@@ -1,4 +1,4 @@
-//! What a script reads of results and no answer had: fields, and items of objects.
+//! Missing values: fields and items that a script reads of results and no answer had.
 //!
 //! A misspelt field is nil and no error, and the answer that is made of it looks right. So
 //! does the length of an object, which is 0.

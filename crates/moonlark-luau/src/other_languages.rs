@@ -1,5 +1,5 @@
-//! What scripts look like that were written with another language in mind, and
-//! how the same is written here.
+//! Hints for scripts that were written with another language in mind: how the same is
+//! written here.
 //!
 //! Models know more JavaScript, Python and Lua 5.4 than Luau. A parser's message
 //! about such a line names a character; the hint names the way to write it. The

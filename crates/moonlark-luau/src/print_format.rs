@@ -1,4 +1,4 @@
-//! What `print` and `tostring` show of a table: its JSON, within bounds.
+//! The format of `print` and `tostring`: tables as JSON, within bounds.
 //!
 //! Printing is for looking, so nothing is refused: what is no value is named in
 //! place, a table inside itself too, and a large one is shown in part. A text that

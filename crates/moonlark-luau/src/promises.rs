@@ -1,4 +1,4 @@
-//! The calls that an agent's script has made and not been given the answers of.
+//! Promises: calls that an agent's script has made and not yet awaited.
 //!
 //! Those it does not wait for run as tasks of their own, so that they go on
 //! while the script computes; the others are polled by whoever runs the script.

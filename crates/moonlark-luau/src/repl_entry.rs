@@ -1,4 +1,4 @@
-//! What one entry of a session defines, so that later entries can have it.
+//! Definitions of a REPL entry, so that later entries can have them.
 //!
 //! Every entry of `moonlark repl` is a script of its own. Variables that hold values
 //! are carried over as values; functions, and names for parts of `sdk`, as the text

@@ -1,4 +1,4 @@
-//! Which fields the answers of one run had.
+//! Fields of the answers of one run.
 //!
 //! Only names are held here, of this run's own answers, and no values. What the script
 //! reads in vain is for [`crate::missing_values`] to say.

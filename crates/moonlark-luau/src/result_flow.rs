@@ -1,4 +1,4 @@
-//! Which call a value of a script comes from, by its syntax tree.
+//! Data flow by the syntax tree: which call a value of a script comes from.
 //!
 //! A value is followed through locals that are never changed, fields, items of lists,
 //! alternatives (`r.items or r.rows`), comparators of `table.sort`, helper functions that

@@ -1,4 +1,4 @@
-//! What a script does with the results of its calls, by its text.
+//! Uses of results: what a script does with them, by its text.
 //!
 //! A function cannot see how many of its results are taken. `map_parallel` has to
 //! know, because it raises unless the script takes its errors. So it asks here,

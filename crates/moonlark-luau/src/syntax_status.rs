@@ -1,5 +1,5 @@
-//! Whether a text is a script: for prompts, where it comes line by line, and for
-//! those who only want to know.
+//! Syntax status of a text: complete, incomplete or wrong, for prompts that read line by
+//! line.
 
 use mlua::chunk::Compiler;
 use moonlark_core::Result;

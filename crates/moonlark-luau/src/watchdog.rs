@@ -1,4 +1,4 @@
-//! Stops and preempts scripts without slowing them down.
+//! The watchdog: stops and preempts scripts without slowing them down.
 //!
 //! Luau offers an interrupt that fires at every loop back-edge and call, but a
 //! callback there doubles the run time of tight code. So the slot is left empty

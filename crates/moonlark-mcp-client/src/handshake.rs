@@ -1,5 +1,4 @@
-//! How a connection begins: find out which era the server is of, and have it
-//! introduce itself.
+//! The MCP handshake: find out which era the server is of, and have it introduce itself.
 //!
 //! A modern server answers `server/discover`. Any other answer means a legacy
 //! server, and so does silence: then `initialize` opens the conversation.

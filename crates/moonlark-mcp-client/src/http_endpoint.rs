@@ -1,5 +1,5 @@
-//! One HTTP server of an upstream's, and how to ask it: who we are, redirects,
-//! statuses. What is asked is not known here.
+//! The HTTP endpoint of an upstream: authorization, redirects, statuses. What is asked is
+//! not known here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

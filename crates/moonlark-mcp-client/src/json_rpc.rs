@@ -1,5 +1,5 @@
-//! JSON-RPC as bytes: what comes in, what is sent, and why a request has no
-//! result. Nothing here knows connections.
+//! JSON-RPC: decoding, encoding, and why a request has no result. Nothing here knows
+//! connections.
 
 mod rpc_decode;
 mod rpc_encode;

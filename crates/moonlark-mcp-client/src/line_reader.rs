@@ -1,4 +1,4 @@
-//! Lines out of a stream of bytes, one at a time and of bounded length.
+//! A line reader for streams of bytes, with lines of bounded length.
 
 use std::io;
 

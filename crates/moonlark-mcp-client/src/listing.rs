@@ -1,4 +1,4 @@
-//! What a server offers: its lists, read to the end, and what becomes of them.
+//! Lists of an upstream: tools, resources and prompts, read to the end and converted.
 //!
 //! One entry that is wrong costs that entry, never the list.
 

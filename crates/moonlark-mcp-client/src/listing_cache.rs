@@ -1,4 +1,5 @@
-//! What is known of a server from an earlier time: what it offers, for when it is started only if it is needed, or takes long to start.
+//! The listing cache: what a server offered the last time, for when it is lazy or takes
+//! long to start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

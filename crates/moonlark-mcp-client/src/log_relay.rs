@@ -1,4 +1,4 @@
-//! What a server logs while it has no call to log it for.
+//! Log messages of a server outside of calls.
 //!
 //! Nobody asked for it now, and everybody who ever wanted to hear of it does. So
 //! it is named after its server, without the operator's secrets, short, and not

@@ -1,5 +1,5 @@
-//! Plain HTTP to a server on this machine, by connections that whoever asks
-//! drives itself.
+//! Plain HTTP to a server on this machine, by connections that the requesting task drives
+//! itself.
 //!
 //! The general client keeps a task for every connection, and each request and
 //! each answer goes from one task to the other and back. Next to a server that

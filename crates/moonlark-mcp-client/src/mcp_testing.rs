@@ -1,5 +1,4 @@
-//! What the tests of connections have in common: somebody who notes what the
-//! server says, and servers that do as they are told.
+//! Test support for connections: a recording listener, and scripted servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

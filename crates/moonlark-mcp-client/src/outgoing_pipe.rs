@@ -1,6 +1,5 @@
-//! Whole messages into a pipe, whoever sends them and whenever they stop
-//! waiting: at once where the pipe takes them, and otherwise by one task that
-//! writes what is left.
+//! The output pipe of a connection, which only has whole messages: written at once where
+//! the pipe takes them, and otherwise by one task that writes what is left.
 
 use std::future::poll_fn;
 use std::io;

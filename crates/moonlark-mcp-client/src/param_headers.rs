@@ -1,5 +1,5 @@
-//! Arguments that a tool wants to have in headers as well (`x-mcp-header` in
-//! its schema), for whoever routes calls without reading them.
+//! Arguments that a tool also wants as headers (`x-mcp-header` in its schema), for
+//! routers that do not read calls.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! Requests in flight, and whom something that a server says belongs to.
+//! Pending requests, and the call that a server's message belongs to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Definitions as the operator approved them. A tool that changed since then,
-//! or is new, is held back until it is approved: what an agent is told about a
-//! tool must not change behind its operator's back.
+//! Pins: definitions as the operator approved them. A tool that changed since then, or is
+//! new, is held back until it is approved: what an agent is told about a tool must not
+//! change behind its operator's back.
 //!
 //! The first time there is nothing to compare with: what the server says then
 //! is what is approved.

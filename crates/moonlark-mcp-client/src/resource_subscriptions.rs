@@ -1,4 +1,4 @@
-//! Resources of a server that somebody watches, and keeping the server to it.
+//! Resource subscriptions at a server, and renewing them.
 //!
 //! A modern server is asked once for all of them, and for its lists; when they
 //! change, a new request takes over from the old one. An old server is asked for

@@ -1,5 +1,5 @@
-//! What a connection is, whatever carries it: ids, requests in flight, what
-//! the server asks of us, whether it is over and why.
+//! An RPC session, over any transport: ids, requests in flight, requests of the server,
+//! whether it is closed and why.
 //!
 //! Bytes come in by [`RpcSession::on_message`], one message at a time, and are
 //! handed on before the next: there is no queue that a server could fill.

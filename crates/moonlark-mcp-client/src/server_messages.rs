@@ -1,4 +1,4 @@
-//! What a server says by itself, brought to whom it belongs.
+//! Notifications and requests of a server, routed to the call that they belong to.
 
 use std::sync::Weak;
 

@@ -1,6 +1,5 @@
-//! An upstream's process: which program it is, what it finds in its
-//! environment, what it says on its error output, and what is said of its end.
-//! How it is spoken to is not known here.
+//! The process of an upstream: its program, environment, stderr and exit. How it is
+//! spoken to is not known here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::env;

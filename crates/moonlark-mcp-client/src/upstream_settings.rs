@@ -1,4 +1,4 @@
-//! What the operator decides about one upstream server.
+//! The operator's settings of one upstream server.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

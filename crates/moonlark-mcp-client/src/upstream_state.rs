@@ -1,5 +1,5 @@
-//! What is known of one server while it is kept: the connection or why there is
-//! none, what it offers, who needs it.
+//! The state of one upstream: the connection or why there is none, what it offers, who
+//! needs it.
 //!
 //! Only the task in `supervision` changes the connection. Calls never connect:
 //! they wait for the task, and wake it when it rests.

@@ -1,4 +1,4 @@
-//! Where an upstream server is, how to get to it, and what one connection may
+//! The target of an upstream: where it is, how to connect, and what one connection may
 //! use. It knows nothing of configuration files, nor of what is said there.
 
 use std::collections::BTreeMap;

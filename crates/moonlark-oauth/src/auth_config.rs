@@ -1,4 +1,4 @@
-//! How an upstream is to be logged in to, as `moonlark.toml` says it.
+//! `auth` of an upstream in `moonlark.toml`.
 //!
 //! Where the file is and how `${VAR}` expands is not known here. A secret goes
 //! in as text and never comes out again: what is serialised says `[redacted]`.

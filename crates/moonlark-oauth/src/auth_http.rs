@@ -1,6 +1,5 @@
-//! The few requests that the MCP library does not make for us: what an upstream
-//! answers to a stranger, where a test identity provider redirects to, giving
-//! tokens back, and what identity providers publish.
+//! OAuth requests that the MCP library does not make: probing an upstream, redirects of a
+//! test identity provider, token revocation, and metadata documents.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Logging in, which only a person can do, and logging out.
+//! Login, which only a person can do, and logout.
 
 use std::process::Stdio;
 use std::time::Duration;

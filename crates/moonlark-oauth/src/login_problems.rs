@@ -1,4 +1,4 @@
-//! Why there is no token, in the reader's terms.
+//! Problems of logins: why there is no token.
 //!
 //! What an authorization server says is quoted, shortened, and never with one
 //! of our secrets in it, should it send one back.

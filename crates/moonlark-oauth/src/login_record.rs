@@ -1,4 +1,4 @@
-//! What is kept of a login: whose it is, the client it was made for, the tokens.
+//! The record of a login: whose it is, the client it was made for, the tokens.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Logins on disk: one file per upstream, for this user's eyes only.
+//! The login store: one file per upstream, for this user's eyes only.
 //!
 //! A file is replaced whole or not at all. One that others can read is not
 //! used: what is in it may be known to them. Several processes may share the

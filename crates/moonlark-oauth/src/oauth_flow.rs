@@ -1,5 +1,4 @@
-//! One authorization server, as found by asking the upstream: who we are to it,
-//! and how tokens are got from it.
+//! The OAuth flow with one authorization server: discovery, registration, tokens.
 //!
 //! The protocol itself (discovery, PKCE, `resource`, `iss`) is the MCP
 //! library's; only this file and [`crate::login_problems`] know its types. When a token

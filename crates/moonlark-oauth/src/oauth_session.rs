@@ -1,5 +1,4 @@
-//! OAuth while Moonlark serves: a token for every request, renewed in time, by
-//! one caller for all.
+//! OAuth sessions: a token for every request, renewed in time, by one caller for all.
 //!
 //! What is asked of an authorization server is in [`crate::oauth_flow`], what happens
 //! when the upstream is not content in [`token_challenge`]. A process may share its

@@ -1,4 +1,5 @@
-//! The port of this machine that a browser comes back to after a login.
+//! The redirect listener: the port of this machine that a browser comes back to after a
+//! login.
 //!
 //! It takes one answer, the one with the right `state`. Everybody else on this
 //! machine, and every page in the browser, can reach it too: they are turned

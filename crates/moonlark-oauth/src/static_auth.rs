@@ -1,5 +1,4 @@
-//! Upstreams that need no login of ours: those without authentication, and
-//! those with a token that somebody else takes care of.
+//! Static authentication of upstreams: none, or a token from the configuration or a file.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,5 +1,4 @@
-//! How often an upstream may ask for more permissions than a token has before
-//! it is told no: one that asks in circles would keep us going for ever.
+//! Step-up limit: how often an upstream may require more scopes than a token has.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Who we are to an API: which secret goes where in a request.
+//! Credentials of an API: which secret goes where in a request.
 //!
 //! Secrets are put in here, at the very end, and are in nothing that anybody
 //! else sees.

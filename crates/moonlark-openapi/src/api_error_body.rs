@@ -1,5 +1,5 @@
-//! What an API says about a call that went wrong: its own words, the list of what
-//! is wrong with which field, and all of it as data.
+//! Error bodies of APIs: the API's own words, its list of field errors, and all of it as
+//! data.
 
 use moonlark_core::Value;
 use moonlark_core::problem::cut_message;

@@ -1,4 +1,4 @@
-//! One request and its answer: redirects, retries, time.
+//! HTTP exchange with an API: redirects, retries, time.
 //!
 //! Credentials go to the API and nowhere else. Where an answer leads to another
 //! host, only its address is followed, only when that only reads, and only to

@@ -1,4 +1,4 @@
-//! How fast an API may be called: so many at once, so many in a time.
+//! The rate limit of an API: so many at once, so many in a time.
 
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};

@@ -1,4 +1,4 @@
-//! Tokens by client credentials: asked for when needed, kept until they expire.
+//! OAuth client credentials: tokens requested when needed, kept until they expire.
 
 use std::collections::HashMap;
 use std::time::Duration;

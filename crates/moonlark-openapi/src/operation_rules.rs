@@ -1,4 +1,4 @@
-//! Which operations of an API are wanted: by name, tag, method or path.
+//! Operation filters: by name, tag, method or path.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The next page of a list: which arguments would fetch it.
+//! Pagination: the arguments that fetch the next page.
 //!
 //! The answer says it, if it says anything: by a `Link` header, an address or a
 //! cursor in the body. It may say as well that there is none. Otherwise the

@@ -1,5 +1,5 @@
-//! How a value stands in a path, a query, a header or a cookie: the styles of
-//! OpenAPI, which are those of RFC 6570.
+//! Parameter styles of OpenAPI, which are those of RFC 6570: how a value stands in a
+//! path, a query, a header or a cookie.
 
 use moonlark_core::{Problem, Result, Value};
 

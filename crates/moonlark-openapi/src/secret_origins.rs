@@ -1,4 +1,4 @@
-//! Where the secrets of an API belong: the origin that was known when they were
+//! Origins that may get the secrets of an API: the one that was known when they were
 //! first used, and those that the operator adds.
 //!
 //! A document says itself where its API is, and one from the web is read again and

@@ -1,5 +1,5 @@
-//! What the drawings of all languages have in common: which parameters go by
-//! place, which tables have names, what is said about them.
+//! Shared parts of function documentation: positional parameters, named tables,
+//! descriptions.
 
 use serde_json::{Map, Value as Json};
 

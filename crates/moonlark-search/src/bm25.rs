@@ -1,4 +1,4 @@
-//! What a term says about a document: BM25 over fields (BM25F).
+//! BM25 over fields (BM25F): what a term says about a document.
 //!
 //! A term counts by how often it stands in which field, less in fields that
 //! are longer than usual, and ever less the more often. Where postings are

@@ -1,4 +1,4 @@
-//! Two judgements as one: what the words say and what the vectors say.
+//! Score fusion: keyword and semantic scores as one.
 //!
 //! Words and vectors are put on scales of their own that mean the same for
 //! every question and every collection, and then added. Neither is held

@@ -1,4 +1,4 @@
-//! A question as an index is asked it: its terms, and what each is worth.
+//! Parsed queries: terms, and the weight of each.
 
 use crate::bm25::inverse_document_frequency;
 use crate::tokenizer::{self, TermRole};

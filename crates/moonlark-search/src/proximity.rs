@@ -1,4 +1,4 @@
-//! Words of a question that stand side by side in a text as they do there.
+//! Proximity: words of a question that stand side by side in a text as they do there.
 //!
 //! An index of words alone does not know that, so the best that it has found
 //! are looked at again.

@@ -1,4 +1,4 @@
-//! One bit for each row, chunk or document: which of them count.
+//! Bitmaps over rows: one bit for each chunk or document that is included.
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowBitmap {

@@ -1,4 +1,5 @@
-//! How much of a question a title is, and how much of the title the question is.
+//! Title match: how much of a question a title is, and how much of the title the question
+//! is.
 //!
 //! BM25 counts the words that a text has of a question, and does not mind what
 //! else the text says. A title or a heading is so short that what else it says

@@ -1,4 +1,4 @@
-//! Text to terms: what an index has and what questions ask for.
+//! The tokenizer: text to terms, for indexes and questions.
 //!
 //! A term is a stem in plain letters. An identifier gives its parts and
 //! itself, so that both `readFile` and `read file` find `read_file`. `ü` is

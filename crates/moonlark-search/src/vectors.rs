@@ -1,4 +1,4 @@
-//! Vectors as rows of bytes, and which of them point where a question does.
+//! Quantized vectors as rows of bytes, and nearest-neighbour search.
 //!
 //! A row is a unit vector, each number of it in one byte. All rows of a length
 //! have one scale, so a row needs nothing beside it: a product of two rows and

@@ -1,4 +1,4 @@
-//! `/metrics`: what is counted, for Prometheus and whoever reads its format.
+//! `/metrics`: metrics in the format of Prometheus.
 //!
 //! The gateway counts; here that is put together with what only a process knows.
 

@@ -1,4 +1,4 @@
-//! Who may talk to the server at all: the Host and Origin of a request.
+//! Host and origin checks: who may talk to the server at all.
 //!
 //! A page on the web can make a browser send requests to this machine. It
 //! cannot forge these headers, nor the one by which browsers say where a request

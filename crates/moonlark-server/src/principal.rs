@@ -1,5 +1,4 @@
-//! Who makes a request, as far as it has been found out before anything is done
-//! with it.
+//! The principal: who makes a request, found out before anything is done with it.
 //!
 //! Whoever checks tokens puts a [`Principal`] into the request; REST and MCP take it
 //! from there. Nothing here checks anything: a request without one is nobody's.

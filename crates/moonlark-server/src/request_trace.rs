@@ -1,4 +1,4 @@
-//! The trace that a request is part of, as it says itself.
+//! The trace context of a request.
 //!
 //! Over MCP that is in `_meta`, which belongs to the message; HTTP headers belong
 //! to whatever carried it, and count where the message says nothing. What is

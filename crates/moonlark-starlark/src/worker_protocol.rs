@@ -1,6 +1,5 @@
-//! What the engine and its workers say to each other: frames of MessagePack
-//! over a socket. One job at a time; while it runs, the worker asks and the
-//! engine answers.
+//! The protocol of the engine and its workers: frames of MessagePack over a socket. One
+//! job at a time; while it runs, the worker asks and the engine answers.
 
 use moonlark_core::problem::ProtocolError;
 use moonlark_core::{Problem, ProblemCode, SourceLocation, Value};

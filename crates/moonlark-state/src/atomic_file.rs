@@ -1,6 +1,6 @@
-//! Files that are written whole or not at all: under another name beside, flushed to
-//! the disk, then renamed. A reader sees the old content or the new one, also after a
-//! crash; a writer that fails leaves nothing behind.
+//! Atomic file writes: under another name beside, flushed to the disk, then renamed. A
+//! reader sees the old content or the new one, also after a crash; a writer that fails
+//! leaves nothing behind.
 //!
 //! The name beside says which process writes, `tokens.json.1234-0.partial`, so that
 //! [`crate::state_folder::remove_stale_partial_files`] can remove what a killed one left.

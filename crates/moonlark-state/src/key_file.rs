@@ -1,4 +1,4 @@
-//! A key of ours: random bytes in a file that nobody but this user reads, made once.
+//! A key file: random bytes that only this user can read, made once.
 
 use std::fs::File;
 use std::io::{self, Read};

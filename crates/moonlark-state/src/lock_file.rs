@@ -1,5 +1,5 @@
-//! A lock between processes: held on a file, and let go by the system however its
-//! holder ends. The file stays, so that two never lock different ones under one name.
+//! File locks between processes: let go by the system however their holder ends. The file
+//! stays, so that two never lock different ones under one name.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};

@@ -1,5 +1,5 @@
-//! SQLite files of ours: opened in one way, brought to the version of their tables that
-//! this program knows, and what SQLite says in words.
+//! SQLite state files: opened in one way, migrated to the schema that this program knows,
+//! with errors as Problems.
 //!
 //! The version is in the file's `user_version`. Every step from one version to the next
 //! is a transaction of its own, so a step that fails leaves the version before it.

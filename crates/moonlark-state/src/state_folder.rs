@@ -1,5 +1,5 @@
-//! `.moonlark/`, where a project keeps what Moonlark must remember. Whichever
-//! command comes first makes it here: for its user alone, and ignored by git.
+//! The state folder `.moonlark/` of a project. Whichever command comes first makes it
+//! here: for its user alone, and ignored by git.
 //!
 //! What is in it is not known here, only that it is nobody else's.
 

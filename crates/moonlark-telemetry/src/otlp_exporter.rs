@@ -1,5 +1,5 @@
-//! Sending: in batches, with a time limit, again after a while where that may
-//! help, and never two at once.
+//! The OTLP exporter: in batches, with a time limit, retried where that may help, and
+//! never two at once.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Spans and figures as OTLP has them, in its JSON form.
+//! Spans and metrics in the JSON form of OTLP.
 //!
 //! Names of attributes are those of OpenTelemetry's semantic conventions where
 //! there are any; what is only ours begins with `moonlark.`.

@@ -1,5 +1,5 @@
-//! Spans on their way out: bounded, so that a collector that is slow or gone
-//! costs some memory and some spans, never a call.
+//! The queue of spans to export: bounded, so that a collector that is slow or gone costs
+//! some memory and some spans, never a call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,5 @@
-//! Where telemetry goes, and how much of it: by the configuration, and where
-//! that says nothing, by the environment variables that OpenTelemetry's own
-//! libraries read.
+//! Telemetry settings: from the configuration, and otherwise from the environment
+//! variables that OpenTelemetry's own libraries read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The rules in force: those of `[policy]`, then those that the tables of
-//! scripts make with `approve`, `rate` and `concurrency`.
+//! The effective policy: the rules of `[policy]`, then those that the tables of scripts
+//! make with `approve`, `rate` and `concurrency`.
 
 use moonlark_core::tool::SourceKind;
 use moonlark_gateway::policy::{CallPolicy, CountingScope, RuleAction, RuleTerms};

@@ -1,5 +1,4 @@
-//! Who may call this project over HTTP: where tokens are kept, and what the
-//! configuration says about callers.
+//! HTTP authentication of a project: the token file and `[server.auth]`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

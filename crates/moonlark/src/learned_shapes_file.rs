@@ -1,5 +1,4 @@
-//! What was learned of the answers of tools, kept over restarts in
-//! `.moonlark/learned.json`.
+//! Learned result shapes, kept over restarts in `.moonlark/learned.json`.
 //!
 //! It can always be learned again, so nothing here stops anything: a file that
 //! cannot be read is a warning, and one that cannot be written is one warning.

@@ -1,5 +1,4 @@
-//! Which sources a command starts: a server that serves needs all of them, most
-//! commands need few.
+//! Source selection: which sources a command starts.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

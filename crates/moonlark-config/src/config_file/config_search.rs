@@ -1,5 +1,5 @@
-//! Which file is the configuration: the one that was named, the one of this folder or
-//! of a folder above it, or the user's.
+//! Configuration lookup: the file that was named, the one of this folder or of a folder
+//! above it, or the user's.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -1,5 +1,4 @@
-//! What to do about a mistake that no schema knows: by the key it is at, and by what
-//! kind of mistake it is.
+//! Hints for mistakes in the configuration, by key and by kind.
 
 use serde_json::Value;
 

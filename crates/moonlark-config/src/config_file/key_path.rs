@@ -1,4 +1,4 @@
-//! The way to a value in the document, as a reader would write it.
+//! Key paths in the document, as a reader would write them.
 
 use std::fmt;
 

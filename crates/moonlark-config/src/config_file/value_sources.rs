@@ -1,5 +1,5 @@
-//! What stands behind `${…}`: a variable of the environment, an entry of
-//! `.moonlark/secrets.env`, or a file.
+//! Sources of `${…}`: a variable of the environment, an entry of `.moonlark/secrets.env`,
+//! or a file.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! `${VAR}` in one string: the text with its variables filled in.
+//! Variable expansion in one string.
 //!
 //! One pass, left to right: what a variable holds is never scanned, so a value
 //! from outside cannot reach for another variable.

@@ -1,4 +1,4 @@
-//! Every name that a tool of a catalog goes by.
+//! The names of a catalog's tools: own names, aliases, listed names and those in scripts.
 //!
 //! A rule that misses a tool because of a spelling lets through what it is to
 //! stop, so rules look at all names: the tool's own, the one its source uses,

@@ -1,4 +1,4 @@
-//! A catalog as some callers see it: without what is denied to them.
+//! A filtered catalog: what some callers see, without what rules deny to them.
 //!
 //! What is denied does not exist there, so nothing that lists, searches, draws
 //! or suggests has to know of rules. Names stay those of the whole catalog: a

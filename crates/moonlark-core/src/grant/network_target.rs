@@ -1,5 +1,5 @@
-//! Places in the network as an operator writes them: a name, a pattern of names, an
-//! address, a range of addresses; each on one port or on any.
+//! Network targets as an operator writes them: a name, a pattern of names, an address, a
+//! range of addresses; each on one port or on any.
 //!
 //! Nothing here asks DNS. A name is compared as a name; where it leads is held
 //! against a [`NetworkReach`] by whoever is about to connect.

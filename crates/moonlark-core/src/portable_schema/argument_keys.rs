@@ -1,4 +1,4 @@
-//! The keys of arguments as they are listed, and back.
+//! Listed argument keys and the original ones, each way.
 //!
 //! Anthropic takes keys of `[a-zA-Z0-9_.-]` up to 64 characters, Semantic Kernel
 //! takes no dots, and what makes a class of a schema in Python takes nothing that

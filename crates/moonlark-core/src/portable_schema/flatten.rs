@@ -1,5 +1,5 @@
-//! All that must hold of one value, collected from a schema, what it refers to and
-//! the parts of its `allOf`.
+//! Flattened schemas: all that must hold of one value, collected from a schema, what it
+//! refers to and the parts of its `allOf`.
 
 use serde_json::{Map, Value as Json};
 

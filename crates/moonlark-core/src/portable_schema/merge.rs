@@ -1,4 +1,4 @@
-//! Alternatives: several schemas as one.
+//! Merged schemas: several alternatives as one.
 
 use serde_json::{Map, Value as Json};
 

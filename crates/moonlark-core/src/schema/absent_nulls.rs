@@ -1,4 +1,4 @@
-//! Nulls for parameters that are left out.
+//! Nulls for optional parameters, which are treated as absent.
 //!
 //! Many agents and frameworks fill every optional parameter with null. Where the
 //! schema has no null, that can only mean that nothing is given: such nulls are

@@ -1,4 +1,4 @@
-//! How often a validator may look at one value because of its schema.
+//! Complexity limit for schemas: how often a validator may look at one value.
 //!
 //! A validator follows every alternative of `anyOf`, and every `$ref` as often as it is
 //! met: eighteen definitions that each name the next three times are 400 million

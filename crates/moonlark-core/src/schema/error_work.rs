@@ -1,4 +1,5 @@
-//! How much a validator looks at when it lists everything that is wrong with one value.
+//! Work limit for error reports: how much a validator looks at to list all violations of
+//! one value.
 //!
 //! While it lists errors, the library remembers nothing: a part that is reached on two ways
 //! is looked at twice. Counted here by schema and part, each pair once.

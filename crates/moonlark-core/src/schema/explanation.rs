@@ -1,4 +1,4 @@
-//! What is wrong with a value that does not fit its schema, in words.
+//! Validation messages: what is wrong with a value that does not fit its schema.
 //!
 //! The library lists everything at once: a million wrong items are as many errors, and each
 //! alternative has its own. So a large value is explained by its first error, or, where

@@ -1,4 +1,4 @@
-//! A validator that gives up after a number of steps.
+//! A validator with a step budget: it gives up after a number of steps.
 //!
 //! The library has no bound on its work. So the schema is given a keyword of ours in front of
 //! everything that can multiply work (alternatives, references): it counts, and once the

@@ -1,6 +1,5 @@
-//! The forms that a secret takes when a program passes it on: in JSON, in an address,
-//! in Base64 (`Authorization: Basic` has a password in the middle of one), as
-//! hexadecimal digits.
+//! Encoded forms of a secret: in JSON, in an address, in Base64 (`Authorization: Basic`
+//! has a password in the middle of one), as hexadecimal digits.
 //!
 //! A script that wants to hide a secret can write it in many more; these are those that
 //! nobody has to intend.

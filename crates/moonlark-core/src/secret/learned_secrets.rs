@@ -1,5 +1,4 @@
-//! Secrets that nobody configured: tokens that were obtained, and are replaced by others
-//! before long.
+//! Learned secrets: tokens that were obtained at run time, not configured.
 //!
 //! The last of a key stays known for a while after the next has come: an answer to it may
 //! still be on its way. How many there are of a key is bounded.

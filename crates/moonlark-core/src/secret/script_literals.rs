@@ -1,5 +1,5 @@
-//! Texts in a script that are secret by the name they are given:
-//! `password = "…"`, `["Authorization"] = 'Bearer …'`, `"api_key": "…"`.
+//! Secret literals in scripts, found by the names they are given: `password = "…"`,
+//! `["Authorization"] = 'Bearer …'`, `"api_key": "…"`.
 //!
 //! No language is parsed here: what stands in quotes after such a name and `=` or `:`
 //! counts, in any of them.

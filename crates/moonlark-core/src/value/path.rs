@@ -1,4 +1,4 @@
-//! Where in a value: `result.items[3].name`.
+//! Paths into values: `result.items[3].name`.
 
 use std::fmt;
 

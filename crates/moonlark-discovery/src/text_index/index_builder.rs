@@ -1,4 +1,4 @@
-//! Entries to an index.
+//! The index builder: entries to an index.
 //!
 //! Texts are read once, into numbers; what each word weighs is known when all
 //! of them are there, since that depends on how long they are on average.

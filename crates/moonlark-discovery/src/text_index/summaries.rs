@@ -1,4 +1,4 @@
-//! What entries are in one line: titles and summaries, as sets of words.
+//! Titles and summaries of entries, as sets of words.
 //!
 //! A question that equals one, or that has just its words, means that entry,
 //! whatever others say about the same words.

@@ -1,5 +1,4 @@
-//! The words of an index, and those that are like one it does not have: the
-//! beginning of a word, or a word with a slip in it.
+//! The words of an index, with prefix and fuzzy lookup for those that it does not have.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The gateway's step: a call that a person decides on is made when they have.
+//! The approval step of the gateway: a call is made when it has been approved.
 //!
 //! First what is on record, then the user of the client, where it can be asked.
 //! Otherwise a call from outside is answered how to go on, and a script waits:

@@ -1,4 +1,4 @@
-//! What becomes of a call that a person decides on, by what is on record of it.
+//! Approval state: what follows for a call from the approvals on record.
 
 /// How a request stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The arguments of a call as whoever decides on it is shown them: every key and
-//! every short value, in the order they were given.
+//! The arguments of a call as its approver sees them: every key and every short value, in
+//! the order they were given.
 //!
 //! The caller chooses names and order, so nothing is hidden by either: secrets are
 //! taken out by their value only, and what is long is shortened by itself. If

@@ -1,4 +1,4 @@
-//! What a large value looks like, in few words: its beginning, and its type.
+//! Previews of large values: their beginning, and their type.
 //!
 //! A preview is for reading, not for parsing: JSON in which what was left out
 //! is said in place, as `… 4,998 more`.

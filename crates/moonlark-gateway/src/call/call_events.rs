@@ -1,4 +1,4 @@
-//! What is said during a call, to the operator and to whoever watches.
+//! Events of a call: log messages and progress, for the operator and for subscribers.
 
 use std::borrow::Cow;
 use std::sync::Arc;

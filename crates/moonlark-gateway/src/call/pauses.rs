@@ -1,4 +1,5 @@
-//! The time in which the caller is asked for something: a person's, and no tool's.
+//! Pauses of a call: the time in which its caller is asked for something does not count
+//! against its deadline.
 //!
 //! Deadlines are far away while anything is asked, and afterwards later by as long as it
 //! took. Time in which several things are asked counts once.

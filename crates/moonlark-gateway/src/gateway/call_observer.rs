@@ -1,5 +1,5 @@
-//! The gateway's step: a call is counted, and told to whoever keeps traces,
-//! however it ends.
+//! The metrics and trace step of the gateway: a call is counted and traced, however it
+//! ends.
 
 use std::time::Duration;
 

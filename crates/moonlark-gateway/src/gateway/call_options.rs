@@ -1,4 +1,4 @@
-//! What a call from outside begins with.
+//! Options of a call from outside.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
-//! What is in force at one moment: the catalog, the rules and the server's identity, and
-//! what has been made of them: a catalog for each class of callers, when the first of
-//! them comes.
+//! The published snapshot: the catalog, the rules and the server's identity, with a
+//! filtered catalog for each class of callers, made when the first of them comes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

@@ -1,5 +1,5 @@
-//! What is asked of a server that has just started: it waits for scripts that are
-//! being loaded for the first time, and for sources that connect.
+//! Waiting at start-up: for scripts that are being loaded for the first time, and for
+//! sources that connect.
 //!
 //! Lists, and tools that say what there is, wait for all sources at once: clients ask
 //! once and keep the answer. That wait is bounded, and only a server that serves begins

@@ -1,5 +1,5 @@
-//! The gateway's step: a call goes on record before its body runs, and its end
-//! after, however it ends.
+//! The journal step of the gateway: a call goes on record before its body runs, and its
+//! end after, however it ends.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

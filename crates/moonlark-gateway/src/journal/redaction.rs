@@ -1,5 +1,4 @@
-//! What people read of an entry: secrets taken out by value and by name, and no
-//! more than a screen of it.
+//! Redacted journal entries for people: without secrets, and of bounded size.
 
 use std::borrow::Cow;
 

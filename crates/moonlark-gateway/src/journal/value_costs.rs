@@ -1,4 +1,5 @@
-//! About how many bytes arguments and answers take: in memory, on record, in a cache.
+//! Size estimates: about how many bytes arguments and answers take in memory, on record,
+//! in a cache.
 
 use moonlark_core::content::{Content, ToolAnswer};
 use moonlark_core::problem::{Problem, Result};

@@ -1,4 +1,5 @@
-//! What was counted, at one moment, in a form that every format can be made of.
+//! Metric families: what was counted, at one moment, in a form that every format can be
+//! made of.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
-//! The rules of some callers, applied to a catalog: what exists for them, and which rule
-//! decides for each tool of it.
+//! Rules of one class of callers, applied to a catalog: what exists for them, and which
+//! rule decides for each tool.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! How many may run at once; the others wait in line.
+//! Concurrency limit: how many may run at once; the others wait in line.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! The gateway's step: a body runs when its rule lets it, and no more often
+//! The policy step of the gateway: a body runs when its rule lets it, and no more often
 //! than it has to.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How often something may happen.
+//! Rate limiter.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,5 +1,4 @@
-//! Answers that are good for a while, and calls that are made once for all who
-//! ask the same at the same time.
+//! Response cache, and deduplication of equal calls at the same time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

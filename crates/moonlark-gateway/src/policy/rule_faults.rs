@@ -1,4 +1,4 @@
-//! What is wrong with rules, seen with the tools that there are.
+//! Warnings about rules, given the tools that exist.
 
 use super::CallPolicy;
 use super::rule::{PolicyRule, RuleAction, RuleSubject, RuleTerms};

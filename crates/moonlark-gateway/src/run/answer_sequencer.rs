@@ -1,4 +1,5 @@
-//! Which answer a run's script is given next, and what time it is for it.
+//! The order of answers in a run: which one its script is given next, and what time it is
+//! for it.
 //!
 //! A run is a function of its script, its seed, its answers and their order. So
 //! answers are handed over one at a time, in the order in which the calls ended,

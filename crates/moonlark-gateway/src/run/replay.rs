@@ -1,5 +1,4 @@
-//! What stands before a call of an agent's script: the record of the run, if it
-//! is resumed, and its plan.
+//! Replay of a run: what comes before a call of its script, from the record and the plan.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! What is on record of a run from before: the answers that its calls were
-//! given, by their places, and the calls that were begun and never answered.
+//! The replay log of a run: recorded answers by their places, and calls that were begun
+//! and never answered.
 //!
 //! Pure: it says what a call must be, never makes one.
 

@@ -1,4 +1,4 @@
-//! Two-phase runs: what a script would change, collected; and a run that may
+//! Plans, two-phase runs: what a script would change, collected; and a run that may
 //! change just that.
 
 use std::collections::HashMap;

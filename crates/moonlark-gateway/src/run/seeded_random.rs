@@ -1,5 +1,5 @@
-//! Everything random in an agent's script comes from the seed of its run, so
-//! that a run that is resumed draws the same again.
+//! Seeded random numbers: everything random in an agent's script comes from the seed of
+//! its run, so that a resumed run draws the same again.
 
 use sha2::{Digest, Sha256};
 

@@ -1,4 +1,4 @@
-//! Several questions at once, by their names.
+//! Batches of questions, by their names.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Which file a command is, and what it finds in its environment.
+//! The executable and the environment of a command.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

@@ -1,4 +1,4 @@
-//! A directory that no path leads out of.
+//! A confined directory, which no path leads out of.
 //!
 //! Every path is resolved by the system from an open descriptor of the
 //! directory, so neither `..` nor a symbolic link, not even one that is swapped

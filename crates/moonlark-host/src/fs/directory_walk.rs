@@ -1,4 +1,4 @@
-//! The names in a directory, and the paths below it that match a glob.
+//! Directory walk and globs.
 
 use cap_std::fs::Dir;
 use globset::{GlobBuilder, GlobMatcher};

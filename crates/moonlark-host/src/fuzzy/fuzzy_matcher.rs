@@ -1,5 +1,5 @@
-//! The score of one text for a query: how well its letters, in order, are those
-//! of the query.
+//! The fuzzy score of one text for a query: how well its letters, in order, are those of
+//! the query.
 
 use moonlark_core::{Problem, Result};
 

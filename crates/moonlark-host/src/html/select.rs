@@ -1,4 +1,4 @@
-//! What a selector matches, in a bounded number of steps.
+//! CSS selectors, matched in a bounded number of steps.
 //!
 //! `a ~ b` looks at all earlier siblings of every b and `:has()` at all that is
 //! below, so a short selector can take the square of a page. The matcher sees

@@ -1,4 +1,4 @@
-//! What came back, read up to the limit.
+//! HTTP responses, read up to the limit.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Why there is no answer, in the reader's terms. Nothing here repeats what the
-//! client library says as a whole: that would name the query.
+//! Error messages of HTTP requests. Nothing here repeats what the client library says as
+//! a whole: that would name the query.
 
 use std::error::Error;
 use std::io;

@@ -1,4 +1,4 @@
-//! Arguments become a request: address, headers, body, each of them checked.
+//! Request building: address, headers and body from arguments, each of them checked.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A connection string, read and held against the grants.
+//! Connection strings, parsed and checked against the grants.
 //!
 //! It holds a password, so nothing here repeats any part of it that could be
 //! one, and nothing that holds it can be printed.

@@ -1,4 +1,4 @@
-//! What went wrong, in words, and never with the password.
+//! Error messages of PostgreSQL, never with the password.
 
 use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, ProblemCode};

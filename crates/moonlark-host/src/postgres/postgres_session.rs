@@ -1,5 +1,4 @@
-//! Connections: kept for the next call, and never left with work that nobody
-//! waits for.
+//! Pooled sessions, which are never left with work that nobody waits for.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A connection to a server, encrypted as asked, whose messages have a limit.
+//! A socket to a PostgreSQL server, encrypted as asked, whose messages have a limit.
 
 use std::io;
 use std::pin::Pin;

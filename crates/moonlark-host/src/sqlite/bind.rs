@@ -1,4 +1,4 @@
-//! Values into the places that a statement leaves open.
+//! Bound parameters of statements.
 
 use moonlark_core::value::{Object, shorten_text};
 use moonlark_core::{Problem, Result, Value};

@@ -1,5 +1,5 @@
-//! What a statement may do: decided while SQLite compiles it, for everything in
-//! it, whatever its spelling.
+//! SQLite authorizer: what a statement may do, decided while SQLite compiles it, whatever
+//! its spelling.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

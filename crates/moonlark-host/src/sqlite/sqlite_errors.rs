@@ -1,4 +1,4 @@
-//! What went wrong, in words.
+//! Error messages of SQLite.
 
 use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, ProblemCode};

@@ -1,4 +1,4 @@
-//! Running a statement: off the async threads, and never past its deadline.
+//! Statement execution: off the async threads, and never past its deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

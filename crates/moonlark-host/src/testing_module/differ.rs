@@ -1,4 +1,4 @@
-//! Where two values differ, for people.
+//! Diffs: where two values differ, for people.
 
 use moonlark_core::value::{Value, shorten_text};
 

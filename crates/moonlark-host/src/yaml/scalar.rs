@@ -1,4 +1,4 @@
-//! What a word means: the core schema of YAML 1.2.
+//! Plain scalars by the core schema of YAML 1.2.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! Why a call is not made, in words.
+//! Problems of approvals: why a call is not made.
 
 use moonlark_core::Problem;
 use moonlark_core::value::shorten_text;

@@ -1,4 +1,4 @@
-//! One request as it is kept, and as it is shown.
+//! One approval request as a row, and as it is shown.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! How much one run, and one call of it, may put on record.
+//! The journal budget of one run, and of one call of it.
 //!
 //! Only what is kept exactly counts, for replay: arguments and answers of calls that the
 //! script makes. A call beyond the limit is refused before it is made.

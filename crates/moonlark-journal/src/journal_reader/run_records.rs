@@ -1,4 +1,4 @@
-//! A run as it was, secrets and all, to be continued.
+//! Run records for resuming, secrets included.
 
 use std::path::Path;
 use std::time::UNIX_EPOCH;

@@ -1,4 +1,4 @@
-//! A block that is too long, in pieces: cut where it hurts least.
+//! Splitting of long blocks: cut where it hurts least.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What is under one heading, or under several that have little to say.
+//! Sections: what is under one heading, or under several that have little to say.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Embeddings from a service: OpenAI's way, which most speak, or Ollama's.
+//! Embedding services: OpenAI's API, which most have, or Ollama's.
 //!
 //! Requests are bounded in texts and in time, and made one after the other; what
 //! a service answers is checked before any of it is kept.

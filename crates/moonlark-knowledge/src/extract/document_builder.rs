@@ -1,4 +1,4 @@
-//! Text in the making, for formats that become Markdown.
+//! The Markdown builder for formats that become Markdown.
 
 use moonlark_core::Result;
 

@@ -1,5 +1,5 @@
-//! Which format a document is in: by what it is said to be, its name, and its
-//! first bytes. The bytes win where they are unmistakable.
+//! Format detection: by declared type, name and first bytes. The bytes win where they are
+//! unmistakable.
 
 use crate::source_connector::SourceItem;
 

@@ -1,4 +1,4 @@
-//! What a Markdown file says about itself before it begins.
+//! Front matter of Markdown files.
 
 use moonlark_core::Value;
 use moonlark_core::value::Object;

@@ -1,4 +1,4 @@
-//! One file, whole, and as it was at one moment.
+//! Consistent read of a file: whole, and as it was at one moment.
 
 use std::io::{self, Read as _};
 use std::path::Path;

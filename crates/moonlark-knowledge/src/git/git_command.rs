@@ -1,5 +1,4 @@
-//! Running git: in an environment of our making, never asking anybody, and
-//! never longer than somebody waits for it.
+//! Running `git`: in an environment of its own, without prompts, and with a deadline.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! A repository elsewhere: its last commit, in a folder of ours.
+//! Fetching a remote repository: its last commit, in a folder of its own.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What is in a commit: paths with their blobs, and the blobs' content.
+//! Git objects: paths with their blobs, and the blobs' content.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

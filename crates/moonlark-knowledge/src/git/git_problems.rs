@@ -1,4 +1,4 @@
-//! What git complained about, in words, with what to do next.
+//! Problems of git, with what to do next.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Where a file of a repository can be looked at on the web.
+//! Web URLs of files in repositories.
 
 use crate::filesystem::join_url_path;
 

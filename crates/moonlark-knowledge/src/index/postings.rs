@@ -1,4 +1,4 @@
-//! Where a term stands in a segment: chunks in order, with its counts.
+//! Postings of a term in a segment: chunks in order, with term counts.
 //!
 //! Most terms stand once in the body of a chunk, so that is one number: the
 //! distance to the chunk before, and a bit that says so.

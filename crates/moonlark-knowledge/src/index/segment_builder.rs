@@ -1,4 +1,4 @@
-//! A segment in the making: what one commit adds.
+//! The segment builder: what one commit adds.
 
 use std::collections::HashMap;
 

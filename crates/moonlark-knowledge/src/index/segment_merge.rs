@@ -1,4 +1,4 @@
-//! Merging segments: fewer places to look, and no more dead.
+//! Segment merging: fewer places to look, and no deleted chunks.
 //!
 //! Neighbours of about one size become one, so that every chunk is written again
 //! only a few times however many there are. A merge is a transaction of its own,

@@ -1,4 +1,4 @@
-//! The segments as the writer knows them: which chunk is where, and who is dead.
+//! The writer's view of segments: which chunk is where, and which are deleted.
 
 use moonlark_search::RowBitmap;
 use rusqlite::{Connection, params};

@@ -1,4 +1,4 @@
-//! Terms with their lists, in rows of about a page each.
+//! Term blocks: terms with their postings, in rows of about a page each.
 //!
 //! A row has terms in order; each leaves out what it begins with in common with
 //! the one before. A term with a long list has a row to itself, so that looking

@@ -1,4 +1,4 @@
-//! Numbers as bytes: seven bits in each, the smallest first.
+//! Varints: seven bits in each byte, the smallest first.
 
 use crate::store::{StoreResult, damaged_error};
 

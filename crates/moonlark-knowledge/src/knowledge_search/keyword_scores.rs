@@ -1,4 +1,4 @@
-//! What the words of a question say about every chunk.
+//! Keyword scores of all chunks.
 
 use std::collections::{BTreeSet, HashMap};
 

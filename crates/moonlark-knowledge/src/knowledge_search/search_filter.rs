@@ -1,4 +1,4 @@
-//! Which chunks count: those alive whose documents pass the filter.
+//! Filters: the chunks that are not deleted and whose documents pass the filter.
 
 use std::collections::HashSet;
 

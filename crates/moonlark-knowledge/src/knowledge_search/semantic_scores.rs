@@ -1,4 +1,4 @@
-//! How near the vectors of chunks are to that of a question.
+//! Semantic scores: how near the vectors of chunks are to that of a question.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a hit shows of a chunk: where the question's words stand closest, marked.
+//! Snippets: where the question's words stand closest in a chunk, marked.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;

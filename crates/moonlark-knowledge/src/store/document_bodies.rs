@@ -1,4 +1,4 @@
-//! The texts of documents, in pieces.
+//! Document bodies, stored in pieces.
 
 use std::ops::Range;
 

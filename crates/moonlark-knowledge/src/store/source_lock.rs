@@ -1,4 +1,4 @@
-//! One sync of a source at a time, over all processes.
+//! The lock of a source: one sync at a time, over all processes.
 //!
 //! A lock on a file beside the database. What is in the file only says who holds it.
 

@@ -1,4 +1,4 @@
-//! Statements that are prepared once, and what they give.
+//! Prepared statements.
 
 use rusqlite::{Connection, OptionalExtension, Params, Row as SqlRow};
 

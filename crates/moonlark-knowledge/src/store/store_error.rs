@@ -1,4 +1,4 @@
-//! What went wrong with work on the file, as a Problem about it.
+//! Errors of the database file, as Problems about it.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a scan finds, prepared in parallel and handed to the writer in batches.
+//! Batches: what a scan finds, prepared in parallel and handed to the writer.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Vectors that are missing: of another model than before, or because an
-//! embedder did not answer.
+//! Vector backfill: vectors of another model than before, or missing because an embedder
+//! did not answer.
 //!
 //! Segment by segment, each in one commit; the old model's rows answer until the
 //! last segment has new ones, and go then.

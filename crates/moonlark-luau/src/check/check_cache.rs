@@ -1,4 +1,4 @@
-//! What the last checks found: many runs of one script need one check.
+//! The cache of check results: many runs of one script need one check.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! The processor time of one check, in the process that makes it.
+//! The CPU-time limit of one check, in the process that makes it.
 //!
 //! Types can grow without end. A thread beside the check looks at the clock: after
 //! half of the time it asks Luau's checker to stop, which that looks for only now and

@@ -1,5 +1,4 @@
-//! What the pool and its worker processes say to each other: JSON, each message
-//! with its length before it.
+//! The protocol of checker processes: JSON, each message with its length before it.
 //!
 //! A worker knows the host modules by itself. With every script it is told of the tools
 //! that the script may mean.

@@ -1,4 +1,4 @@
-//! The process that checks scripts: this binary in another role.
+//! The checker process: this binary in another role.
 //!
 //! Reading a script, and finding the types in it, is native work on text that a
 //! stranger wrote. Here it may overflow the stack, never end, or take all memory

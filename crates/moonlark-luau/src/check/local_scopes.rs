@@ -1,5 +1,5 @@
-//! Which locals a script has where, for names that are none of them: most are
-//! misspelt, or used outside of the block that declares them.
+//! Scopes of local variables, to explain unknown names: most are misspelt, or used
+//! outside of the block that declares them.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! What can be said about a script by reading it once: where locals come from,
-//! what is assigned, what is only looked at to see whether it is there.
+//! Static facts about a script: where locals come from, what is assigned, what is only
+//! tested.
 //!
 //! Nothing here knows of tools or types.
 

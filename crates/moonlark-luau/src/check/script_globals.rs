@@ -1,4 +1,4 @@
-//! The names that an agent's script finds without saying where from.
+//! The global names of an agent's script.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What an expression names: the sdk, one of its sources, one of their
+//! Name resolution of `sdk` expressions: the sdk, one of its sources, one of their
 //! functions. Locals that are never changed are seen through.
 
 use luau_syntax::ast::{Expression, ExpressionKind};

@@ -1,4 +1,4 @@
-//! Text with values in it, written as in JavaScript: it runs, and says something else.
+//! JavaScript-style string templates, which run in Luau and mean something else.
 
 use luau_syntax::ast::{AstVisitor, Block, Expression, ExpressionKind};
 use luau_syntax::location::Location;

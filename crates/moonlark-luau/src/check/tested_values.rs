@@ -1,4 +1,4 @@
-//! What a script looks at to see whether it is there, and what depends on it.
+//! Values that a script tests for presence, and what depends on them.
 //!
 //! `r.a or r.b or {}` names alternatives: one of them is enough. The same holds for
 //! `not r.a and not r.b` and for the conditions of `if … elseif`. Such values have one

@@ -1,4 +1,4 @@
-//! Fields and methods of texts and lists, as other languages have them.
+//! Fields and methods of strings and lists, as other languages have them.
 
 use luau_syntax::ast::{Expression, ExpressionKind, TableItem};
 use moonlark_core::value::shorten_text;

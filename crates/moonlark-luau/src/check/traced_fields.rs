@@ -1,4 +1,4 @@
-//! Fields of results that the type checker loses sight of: through helper functions,
+//! Data flow of results that the type checker loses sight of: through helper functions,
 //! `map_parallel` and `await_all`. The value is followed to its call, and the field held
 //! to what the tool declares there.
 //!

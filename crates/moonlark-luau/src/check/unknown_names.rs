@@ -1,5 +1,5 @@
-//! Names that nothing has: globals that nobody made, and functions that a module or a
-//! library of the language does not have.
+//! Unknown names: globals that nobody made, and functions that a module or a library of
+//! the language does not have.
 
 use luau_syntax::ast::Expression;
 use luau_syntax::location::Location;

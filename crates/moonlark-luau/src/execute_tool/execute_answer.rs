@@ -1,4 +1,4 @@
-//! What an agent's script ended with, as the answer of `execute`.
+//! The answer of `execute`, from what a script ended with.
 //!
 //! The result comes first. What was printed is one more text, and with the
 //! calls and their times it is in `_meta`, where it costs the agent nothing.

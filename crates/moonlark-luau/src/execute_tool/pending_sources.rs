@@ -1,5 +1,4 @@
-//! Before an agent's script runs: sources that it names and that are still
-//! connecting.
+//! Waiting for sources that a script names and that are still connecting.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a script would change, as `execute` answers it and as it is on record.
+//! The encoding of plans, as `execute` answers them and as they are on record.
 
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Problem, Result};

@@ -1,5 +1,5 @@
-//! How an agent's script begins: anew, as a plan, as one that carries out a plan,
-//! or where it was interrupted. And how its end goes on record.
+//! The start of a run: anew, as a plan, as one that carries out a plan, or resumed; and
+//! how its end goes on record.
 //!
 //! All that must be the same when a run is resumed is decided here, and goes on
 //! record before anything is called.

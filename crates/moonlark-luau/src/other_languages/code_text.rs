@@ -1,4 +1,4 @@
-//! Lines of scripts as text, for those that the parser does not take.
+//! Lexing of script lines that the parser rejects.
 
 /// The line without what is in quotes, which may look like anything.
 pub(super) fn strip_quoted_text(line: &str) -> String {

@@ -1,4 +1,4 @@
-//! Errors at run time that come of another language's ways.
+//! Hints for run-time errors that come of another language's ways.
 
 use super::code_text::{accessed_fields, called_fields, is_word_letter, strip_quoted_text};
 use super::name_hints::{FieldReceiver, hint_for_field};

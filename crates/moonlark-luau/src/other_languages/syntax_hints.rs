@@ -1,4 +1,4 @@
-//! Lines that the parser does not take.
+//! Hints for lines that the parser rejects.
 
 use super::code_text::{first_word, has_word, is_word_letter, strip_quoted_text};
 

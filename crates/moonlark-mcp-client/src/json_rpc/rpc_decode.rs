@@ -1,4 +1,4 @@
-//! What comes in. Text is looked at once, without copying it; only the part that
+//! JSON-RPC decoding. Text is looked at once, without copying it; only the part that
 //! somebody asked for becomes a value.
 
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! What is sent, as text.
+//! JSON-RPC encoding.
 
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Value};

@@ -1,4 +1,4 @@
-//! What to do when an upstream is not content with a request's token.
+//! Challenges (401, 403): what to do when an upstream does not accept a request's token.
 
 use std::sync::atomic::Ordering;
 

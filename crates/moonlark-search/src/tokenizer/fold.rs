@@ -1,4 +1,4 @@
-//! Letters to plain small ones: without case, without marks, one width.
+//! Folding of letters: without case, without marks, one width.
 
 use unicode_normalization::char::decompose_canonical;
 

@@ -1,4 +1,4 @@
-//! Words to their stems: `repositories` and `repository` are one.
+//! Stemming: `repositories` and `repository` are one.
 //!
 //! Porter's algorithm of 1980, the one that search engines have by default. It
 //! knows English only; words with other letters than a to z are left alone.

@@ -1,4 +1,4 @@
-//! Words that say nothing about what is looked for.
+//! Stop words.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! The product of two rows, with what the processor has for it.
+//! Dot product of two rows, with what the processor has for it.
 //!
 //! The build needs no flags: what there is, is found out when it is needed.
 

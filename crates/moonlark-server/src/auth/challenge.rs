@@ -1,5 +1,4 @@
-//! What whoever is not let in is told: how to show who they are, and who hands
-//! out tokens (RFC 6750, RFC 9728).
+//! The 401 challenge: how to authenticate, and who issues tokens (RFC 6750, RFC 9728).
 
 use std::sync::Arc;
 

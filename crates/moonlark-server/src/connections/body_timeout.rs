@@ -1,4 +1,4 @@
-//! The body of a request, which has to keep coming.
+//! Timeout of request bodies, which have to keep coming.
 //!
 //! Two limits, as servers that have met slow clients have them. Between two pieces there
 //! may be a pause, but a bounded one: who stops is gone. And all together it must come at

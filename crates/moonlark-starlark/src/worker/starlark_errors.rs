@@ -1,4 +1,4 @@
-//! What a script raised, as a Problem with its place.
+//! Errors of Starlark scripts as Problems with their place.
 
 use moonlark_core::problem::cut_message;
 use moonlark_core::value::shorten_text;

@@ -1,4 +1,4 @@
-//! How much memory a job may take: a limit that the kernel keeps.
+//! The memory limit of a job, which the kernel keeps.
 //!
 //! Not everything in the interpreter looks whether it got the memory it asked
 //! for, so a worker that gets none ends right there.

@@ -1,4 +1,4 @@
-//! `moonlark approvals`: calls that wait for somebody to decide on them.
+//! `moonlark approvals`: calls that need a decision.
 
 use clap::{Args, Subcommand};
 use moonlark_gateway::approval::{ApprovalDecider, ApprovalDecision};

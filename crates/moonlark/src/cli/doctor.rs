@@ -1,4 +1,4 @@
-//! `moonlark doctor`: what is wrong with this set-up, and what is not.
+//! `moonlark doctor`: diagnosis of a set-up.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;

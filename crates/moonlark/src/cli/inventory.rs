@@ -1,5 +1,4 @@
-//! What a project serves, in one line: how many of each kind of source, and their
-//! names.
+//! Inventory line: how many of each kind of source a project serves, and their names.
 
 use super::{format_count, script_tools};
 use crate::project::Project;

@@ -1,5 +1,4 @@
-//! `moonlark pin`: what an upstream's tools were when they were approved, and are
-//! now.
+//! `moonlark pin`: approved definitions of an upstream's tools, and what changed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `moonlark policy`: what the rules make of a call.
+//! `moonlark policy`: which rule decides on a call.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Scripts that somebody names by their path, for `check` and `tool test`: in
-//! either language, inside the project's folders or elsewhere.
+//! Scripts by path, for `check` and `tool test`: in either language, inside the project's
+//! folders or elsewhere.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What `moonlark tool init` and `connector init` write.
+//! Templates of `moonlark tool init` and `connector init`.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `moonlark token`: hands out what callers over HTTP show.
+//! `moonlark token`: bearer tokens for callers over HTTP.
 
 use clap::{Args, Subcommand};
 use jiff::Timestamp;

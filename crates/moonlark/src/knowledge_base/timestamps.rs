@@ -1,4 +1,4 @@
-//! Moments as people and APIs write them.
+//! Timestamps as people and APIs write them.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;

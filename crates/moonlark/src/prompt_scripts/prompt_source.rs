@@ -1,5 +1,4 @@
-//! A prompt script as a prompt: how it is listed, what it can be given, and what
-//! becomes of its answer.
+//! A prompt script as a prompt: listing, arguments, and answers.
 
 use std::sync::Arc;
 

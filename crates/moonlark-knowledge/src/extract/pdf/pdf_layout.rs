@@ -1,5 +1,4 @@
-//! Lines on pages become paragraphs and headings: by how large they are
-//! written, and how far they are apart.
+//! PDF layout: lines on pages become paragraphs and headings, by font size and distance.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! One run: how it stands, its script, its calls as bars, and what came of it.
+//! One run: state, script, calls as bars, result.
 
 use std::collections::HashMap;
 use std::time::Duration;

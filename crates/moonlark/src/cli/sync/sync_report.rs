@@ -1,4 +1,4 @@
-//! What a sync did, for people and as JSON.
+//! Sync reports, for people and as JSON.
 
 use moonlark_core::Problem;
 use moonlark_knowledge::{NamedItems, SkippedItem, SourceStats, SyncSummary};

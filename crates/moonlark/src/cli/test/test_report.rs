@@ -1,4 +1,4 @@
-//! How tests went: for people, as JSON, as JUnit XML.
+//! Test reports: for people, as JSON, as JUnit XML.
 
 use std::fmt::Write;
 use std::time::Duration;

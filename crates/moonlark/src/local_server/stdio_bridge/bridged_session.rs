@@ -1,4 +1,4 @@
-//! What is to be known of a client's session to begin it again with another server.
+//! The state of a bridged session: what is needed to begin it again with another server.
 
 use std::collections::{BTreeMap, HashMap};
 
