@@ -27,8 +27,7 @@ pub struct ScriptAgentConfig {
     /// The script file.
     #[schemars(length(min = 1), example = &"agents/triage.lua")]
     pub path: String,
-    /// Seconds until a request for the prompt is ended; when not set, those of
-    /// `[limits]`.
+    /// Timeout of a request for the prompt, in seconds; when not set, that of `[limits]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TimeoutSeconds")]
     pub timeout: Option<TimeoutSeconds>,

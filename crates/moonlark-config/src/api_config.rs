@@ -24,9 +24,9 @@ pub struct ApiConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"https://api.example.com/v1")]
     pub base_url: Option<String>,
-    /// The secret that it wants: a key, a token, or `user:password`. It goes where
-    /// the document says. If it has several schemes, or wants tokens by client
-    /// credentials: a table of their names.
+    /// Credential of the API: a key, a token, or `user:password`, sent as the document's
+    /// security scheme says. For several schemes or client credentials: a table by scheme
+    /// name.
     #[serde(skip_serializing_if = "ApiAuthConfig::is_none")]
     pub auth: ApiAuthConfig,
     /// The environment variable that holds the secret, in place of `auth`.
@@ -73,7 +73,7 @@ pub struct ApiConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"pets_")]
     pub prefix: Option<String>,
-    /// Seconds until a call is ended; when not set, those of `[limits]`.
+    /// Timeout of one call, in seconds; when not set, that of `[limits]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TimeoutSeconds")]
     pub timeout: Option<TimeoutSeconds>,
@@ -142,19 +142,19 @@ pub enum ApiSchemeAuth {
     Client(ApiClientCredentials),
 }
 
-/// A login by client credentials.
+/// OAuth client credentials of one scheme.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct ApiClientCredentials {
-    /// What the provider knows this client by.
+    /// OAuth client ID.
     pub client_id: String,
-    /// The client's secret.
+    /// OAuth client secret.
     pub client_secret: RedactedString,
-    /// Where tokens are given out, if not where the document says.
+    /// Token endpoint; overrides the document's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
-    /// The scopes that a token is asked for.
+    /// Scopes to request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
 }

@@ -105,7 +105,7 @@ pub struct ScriptConnectorConfig {
     /// The script file.
     #[schemars(length(min = 1), example = &"connectors/issues.luau")]
     pub path: String,
-    /// Seconds until a scan is ended.
+    /// Timeout of a scan, in seconds.
     #[serde(default = "default_scan_timeout")]
     pub timeout: TimeoutSeconds,
     /// What the script may reach, as grants such as `net:api.github.com`,

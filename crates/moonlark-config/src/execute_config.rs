@@ -20,9 +20,8 @@ pub struct ExecuteConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"workspace")]
     pub dir: Option<String>,
-    /// What happens to a script that the type checker finds fault with:
-    /// `"error"` refuses it before anything is called, `"warn"` says so in its
-    /// log, `"off"` does not look.
+    /// Type check of agents' scripts: `"error"` rejects a script with findings before it
+    /// runs, `"warn"` logs them, `"off"` skips the check.
     pub check: ExecuteCheckConfig,
     /// Default timeout of an agent's script in seconds; when not set, that of
     /// `[limits]`.

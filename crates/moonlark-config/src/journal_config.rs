@@ -14,10 +14,10 @@ pub struct JournalConfig {
     /// Keep a journal. Read at the start only. Without a journal, no run can be
     /// resumed and no call can be approved.
     pub enabled: bool,
-    /// What the entry of a call that changes something survives before an agent's script
-    /// may make the call: `"process"` the end of Moonlark, however it ends (`kill -9`
-    /// included), and a crash of the machine but for about the last second; `"power"`
-    /// also that second, by waiting until the entry is synced to disk.
+    /// What survives a crash. `"process"`: everything survives the end of Moonlark (`kill
+    /// -9` included); a crash of the machine may lose about the last second. `"power"`:
+    /// in addition, each call of an agent's script that changes something waits until its
+    /// entry is synced to disk.
     pub durability: JournalDurability,
     /// How long entries are kept.
     #[schemars(example = &"90d")]
@@ -53,12 +53,12 @@ impl Default for JournalConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ApprovalsConfig {
-    /// Who may decide: `"operator"` are users of `moonlark approvals`, and
-    /// tokens with `operator = true`. `"caller"` also asks the user of the client
-    /// that calls, where the client can ask, and gives a token to REST callers that
-    /// approves: then callers can approve their own calls.
+    /// Who decides: `"operator"`: users of `moonlark approvals`, tokens made with
+    /// `moonlark token add --operator`, and names in `server.auth.operators`. `"caller"`:
+    /// also the user of the calling client, if the client can ask, and REST callers, who
+    /// get an approval token. Callers can then approve their own calls.
     pub by: ApproverConfig,
-    /// Time to decide, and then to make the call.
+    /// Lifetime of an approval: time to decide and to make the call.
     #[schemars(example = &"15min")]
     pub expiry: HumanDuration,
 }

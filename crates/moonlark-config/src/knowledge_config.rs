@@ -9,16 +9,15 @@ use serde_json::json;
 
 use super::{RedactedString, TimeoutSeconds, web_address_fault};
 
-/// How the knowledge base is kept and searched. What is in it, `[connectors]`
-/// says.
+/// Indexing and search of the knowledge base. Its sources are in `[connectors]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct KnowledgeConfig {
-    /// What turns text into vectors: `"builtin"` needs no network; a table names
-    /// a service. After a change, documents are embedded anew in the background.
+    /// Embedding model: `"builtin"` needs no network; a table configures a service. After
+    /// a change, the next sync embeds all documents again; until then the old vectors are
+    /// used.
     pub embedder: EmbedderConfig,
-    /// About how many characters of a document are searched, and found, as one
-    /// piece.
+    /// Chunk size: about how many characters are indexed and returned as one piece.
     #[schemars(range(min = 200, max = 20_000))]
     pub chunk: u32,
     /// When all sources are read while serving: `"manual"` only by

@@ -77,11 +77,11 @@ pub use timeout_seconds::TimeoutSeconds;
 
 /// Every key is optional; without a file, all defaults hold.
 ///
-/// `${VAR}` in any string is replaced by that environment variable, or else by the
-/// line `VAR=…` of `.moonlark/secrets.env`; `${file:PATH}` by what is in a file. What
-/// is not there puts the script, server, API or connector that needs it out of
-/// order, and is an error elsewhere, unless a default is given: `${VAR:-default}`.
-/// `$${` is a literal `${`. Paths are relative to the directory of the file.
+/// `${VAR}` in any string is replaced by that environment variable, or else by the line
+/// `VAR=…` of `.moonlark/secrets.env`; `${file:PATH}` by what is in a file. A missing
+/// variable or file disables the script, server, API or connector that uses it, and is an
+/// error elsewhere. `${VAR:-default}` has a default. `$${` is a literal `${`. Paths are
+/// relative to the directory of the file.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "moonlark.toml")]
@@ -160,11 +160,10 @@ pub struct ServerConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// Seconds until a call is ended.
+    /// Timeout of one call, in seconds.
     pub timeout: TimeoutSeconds,
-    /// Seconds until the loading of a script, an extension or a connector is ended.
-    /// Callers of a server that starts wait for all of them together at most twice as
-    /// long.
+    /// Load timeout of a script, an extension or a connector, in seconds. While the
+    /// server starts, requests wait at most twice as long for all of them.
     pub load: TimeoutSeconds,
     /// Memory of one script.
     pub memory: ByteSize,
@@ -217,7 +216,7 @@ pub struct LimitsConfig {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolLimitsConfig {
-    /// Seconds until a call is ended.
+    /// Timeout of one call, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TimeoutSeconds")]
     pub timeout: Option<TimeoutSeconds>,
@@ -264,7 +263,7 @@ pub struct ScriptToolConfig {
     /// The script file.
     #[schemars(length(min = 1), example = &"tools/create-ticket.luau")]
     pub path: String,
-    /// Seconds until a call is ended; when not set, those of `[limits]`.
+    /// Timeout of one call, in seconds; when not set, that of `[limits]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TimeoutSeconds")]
     pub timeout: Option<TimeoutSeconds>,
@@ -320,7 +319,7 @@ pub struct ScriptExtensionConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"github/issues.star")]
     pub path: Option<String>,
-    /// Seconds until a call is ended; when not set, those of `[limits]`.
+    /// Timeout of one call, in seconds; when not set, that of `[limits]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TimeoutSeconds")]
     pub timeout: Option<TimeoutSeconds>,

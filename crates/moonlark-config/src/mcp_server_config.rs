@@ -18,8 +18,7 @@ use super::{ConfigSecret, SourceToolConfig, TimeoutSeconds};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct McpServerConfig {
-    /// The command that starts the server, which is spoken to by its standard
-    /// input and output.
+    /// Command that starts a stdio server.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"npx")]
     pub command: Option<String>,
@@ -67,7 +66,7 @@ pub struct McpServerConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"docs_")]
     pub prefix: Option<String>,
-    /// Seconds until a call is ended; when not set, those of `[limits]`.
+    /// Timeout of one call, in seconds; when not set, that of `[limits]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TimeoutSeconds")]
     pub timeout: Option<TimeoutSeconds>,

@@ -4,16 +4,15 @@ use moonlark_core::grant::{NetworkPolicy, NetworkTarget};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where scripts may connect to, before their own `allow` says more.
+/// Network rules for all scripts, beside their own grants.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NetworkConfig {
-    /// Whether tool scripts, extensions and connectors reach public hosts that no
-    /// grant of theirs names. Scripts of agents never do.
+    /// Whether tool scripts, extensions and connectors reach public hosts without a
+    /// grant. Agents' scripts always need one.
     pub public: bool,
-    /// What no script reaches, also not by a grant: names, patterns, addresses and
-    /// ranges, each with a port or for all. An address is closed for every name that
-    /// leads to it.
+    /// Deny list, overrides every grant: names, patterns, addresses and ranges, each with
+    /// a port or for all. An address is blocked for every name that resolves to it.
     #[schemars(example = ["*.ads.example", "10.0.0.0/8", "db.example.com:5432"])]
     pub deny: Vec<String>,
 }

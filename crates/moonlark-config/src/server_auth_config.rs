@@ -11,10 +11,10 @@ use url::Url;
 
 use super::RedactedString;
 
-/// Authentication of HTTP callers: with a token of `moonlark token add`, a token
-/// that is set here, or a JSON Web Token of an identity provider. With any of them,
-/// every request needs a token, except for `/health` and `/ready`. Without, the
-/// server listens on this machine only.
+/// Authentication of HTTP callers: with a token of `moonlark token add`, a token that is
+/// set here, or a JSON Web Token of an identity provider. With any of them, every request
+/// needs a token, except for `/health`, `/ready` and the OAuth metadata documents.
+/// Without, the server listens on this machine only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerAuthConfig {
@@ -47,8 +47,7 @@ pub struct ServerAuthConfig {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(example = ["alice"])]
     pub operators: Vec<String>,
-    /// Where clients reach this server, if not where it listens: the address of
-    /// the proxy before it, without a path.
+    /// Public URL of this server, without a path, if it is behind a proxy.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"https://moonlark.example.com")]
     pub url: Option<String>,

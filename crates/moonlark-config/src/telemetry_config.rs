@@ -14,8 +14,7 @@ use super::{HumanDuration, RedactedString, web_address_fault};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TelemetryConfig {
-    /// The address of a collector; `/v1/traces` and `/v1/metrics` are put behind
-    /// it.
+    /// URL of the collector; `/v1/traces` and `/v1/metrics` are appended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"http://localhost:4318")]
     pub otlp: Option<String>,
@@ -30,9 +29,9 @@ pub struct TelemetryConfig {
     pub service: Option<String>,
     /// Whether traces are sent.
     pub traces: bool,
-    /// Which share of the traces that begin here is sent, from 0 to 1; when not
-    /// set, as `OTEL_TRACES_SAMPLER` says, or all. Traces that come in are sent
-    /// if they are marked as sampled.
+    /// Sampling ratio of traces that begin here, 0 to 1; when not set, as
+    /// `OTEL_TRACES_SAMPLER` says, or all. Traces that come in are sent if they are
+    /// marked as sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "f64", range(min = 0.0, max = 1.0), example = 0.1)]
     pub sample: Option<f64>,

@@ -74,7 +74,7 @@ enum UpstreamAuthKind {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Auth")]
 struct UpstreamAuthTable {
-    /// The way: `none`, `bearer` for a token of your own, or `oauth`.
+    /// Authentication method: `none`, `bearer` for a token of your own, or `oauth`.
     #[serde(rename = "type")]
     kind: UpstreamAuthKind,
     /// For `bearer`: the token.
