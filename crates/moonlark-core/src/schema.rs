@@ -197,7 +197,7 @@ impl Schema {
         }
     }
 
-    /// The names of the parameters, for "did you mean".
+    /// The names of the parameters.
     pub fn parameter_names(&self) -> impl Iterator<Item = &str> {
         property_names(self.json())
     }

@@ -31,14 +31,21 @@ fn section(page: &mut String, command: &Command) {
     if command.get_name() == "help" {
         return;
     }
-    if command.has_subcommands() {
-        for inner in command.get_subcommands() {
-            section(page, inner);
-        }
-        return;
+    if !command.has_subcommands() {
+        return own_section(page, command);
     }
+    if command.get_arguments().any(|arg| !is_everywhere(arg)) {
+        own_section(page, command);
+    }
+    for inner in command.get_subcommands() {
+        section(page, inner);
+    }
+}
+
+fn own_section(page: &mut String, command: &Command) {
     let usage = command.clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage: ");
+    // The second line, if there is one, is that of the subcommands.
+    let usage = usage.lines().next().unwrap_or_default().trim_start_matches("Usage: ");
     let name = command.get_bin_name().unwrap_or(command.get_name());
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let _ = write!(page, "\n## `{name}`\n\n{}\n\n`{usage}`\n", sentence(&about));

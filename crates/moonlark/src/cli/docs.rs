@@ -24,7 +24,8 @@ use crate::project::Project;
 
 #[derive(Args, Serialize, Deserialize)]
 pub(crate) struct DocsArgs {
-    /// A module (`http`), a function (`http.get`) or a tool; without it, what there is.
+    /// A module (`http`), a function (`http.get`) or a tool; without it, everything is
+    /// listed.
     name: Option<String>,
 }
 

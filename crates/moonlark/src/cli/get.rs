@@ -16,7 +16,7 @@ use crate::project::Project;
 pub(crate) struct GetArgs {
     /// The document's ID, as `moonlark search` shows it.
     id: String,
-    /// Only what stands under this heading.
+    /// Only the section under this heading.
     #[arg(long, value_name = "HEADING")]
     section: Option<String>,
     /// Characters to leave out at the beginning.

@@ -31,11 +31,11 @@ use crate::project::Project;
 pub(crate) struct RunArgs {
     /// The script; `-` reads it from stdin.
     file: PathBuf,
-    /// Seconds that the script may take, if the configuration allows as many.
+    /// Timeout of the script in seconds, up to execute.max_timeout.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<f64>,
-    /// Only read, and print what the script would change; `runs resume` with the
-    /// id of the plan does just that.
+    /// Dry run: make read-only calls only, and print the others. `runs resume` with the
+    /// plan's id makes them.
     #[arg(long)]
     plan: bool,
     /// Look for mistakes and run nothing.

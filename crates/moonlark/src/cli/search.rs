@@ -22,7 +22,7 @@ pub(crate) struct SearchArgs {
     /// What to look for, in your own words.
     #[arg(required = true)]
     query: Vec<String>,
-    /// By words, by meaning, or by both.
+    /// Search mode: by words, by meaning, or both.
     #[arg(long, value_parser = ["keyword", "semantic", "hybrid"])]
     mode: Option<String>,
     /// Only documents of this source; may be given several times.
@@ -40,7 +40,7 @@ pub(crate) struct SearchArgs {
     /// How many documents to show at most.
     #[arg(long, value_name = "COUNT")]
     limit: Option<i64>,
-    /// Say how each score came about.
+    /// Explain each score.
     #[arg(long)]
     explain: bool,
 }

@@ -35,7 +35,7 @@ pub(crate) struct ServeArgs {
     /// The port to listen on (overrides server.port); 0 takes a free one.
     #[arg(long)]
     port: Option<u16>,
-    /// APIs: their OpenAPI documents, files or addresses.
+    /// APIs: name and OpenAPI document (file or URL), as for --api.
     #[arg(value_name = "NAME=SPEC", value_parser = super::parse_key_value)]
     specs: Vec<(String, String)>,
     #[command(flatten)]

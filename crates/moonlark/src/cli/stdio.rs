@@ -29,7 +29,7 @@ const FIND_SERVER_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Args)]
 pub(crate) struct StdioArgs {
-    /// APIs: their OpenAPI documents, files or addresses.
+    /// APIs: name and OpenAPI document (file or URL), as for --api.
     #[arg(value_name = "NAME=SPEC", value_parser = super::parse_key_value)]
     specs: Vec<(String, String)>,
     #[command(flatten)]

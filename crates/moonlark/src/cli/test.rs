@@ -43,7 +43,7 @@ pub(crate) struct TestArgs {
     /// Run again whenever a file changes.
     #[arg(long)]
     watch: bool,
-    /// Let tests do this beside what their script may, such as `exec:git`.
+    /// Additional grant for the tests, such as `exec:git`.
     #[arg(long, value_name = "GRANT", value_parser = parse_grant)]
     allow: Vec<Grant>,
 }

@@ -224,7 +224,7 @@ fn search_input_schema() -> Json {
                 "type": "object",
                 "description": "Only documents with these values in their metadata; a list means any of its values",
             },
-            "explain": {"type": "boolean", "description": "Say how each score came about"},
+            "explain": {"type": "boolean", "description": "Explain each score"},
         },
         "required": ["query"],
         "additionalProperties": false,
@@ -238,7 +238,7 @@ fn document_input_schema() -> Json {
             "id": {"type": "string", "description": "The document's ID"},
             "section": {
                 "type": "string", "maxLength": 1000,
-                "description": "Only what stands under this heading, as in the results of search",
+                "description": "Only the section under this heading, as in the results of search",
             },
             "offset": {
                 "type": "integer", "minimum": 0,

@@ -32,7 +32,7 @@ pub(crate) struct ConnectorTestArgs {
     /// Take the settings of this entry under [connectors.script].
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// What an earlier scan left as `state`, as JSON.
+    /// Initial value of `state`, as JSON.
     #[arg(long, value_name = "JSON")]
     state: Option<String>,
     /// How many items to show.
