@@ -8,6 +8,7 @@ mod compiled;
 mod complexity;
 mod error_work;
 mod explanation;
+mod plain_schema;
 mod references;
 mod refused_nulls;
 mod step_budget;
@@ -23,6 +24,7 @@ use serde_json::{Map, Value as Json, json};
 use self::absent_nulls::{remove_absent_nulls, without_nullable};
 use self::compiled::CompiledSchema;
 use self::explanation::MisfitExplainer;
+use self::plain_schema::{fits_plain, is_plain_schema};
 use self::refused_nulls::{find_refused_nulls, remove_fields};
 use self::step_budget::SchemaVerdict;
 use crate::problem::{Problem, Result};
@@ -58,23 +60,46 @@ type SchemaMaker = dyn Fn() -> MadeSchema + Send + Sync;
 
 struct MadeSchema {
     json: Arc<Map<String, Json>>,
-    /// None for what the host checks by its own argument types.
-    compiled: Option<CompiledSchema>,
+    validator: SchemaValidator,
     defaults: Arc<SchemaDefaults>,
 }
 
+/// What values are checked with.
+enum SchemaValidator {
+    /// Nothing: the host checks them by its own argument types.
+    Absent,
+    Compiled(CompiledSchema),
+    /// A few comparisons, where those are enough. The schema is known to compile, which is
+    /// done for the first value that may not fit.
+    Deferred(OnceLock<Result<CompiledSchema, String>>),
+}
+
 impl Schema {
-    /// Compile a JSON Schema of an object.
+    /// A JSON Schema of an object, compiled at once or known to compile.
     pub fn compile(json: Map<String, Json>) -> Result<Schema> {
         let whole = Json::Object(with_placed_references(json));
-        let compiled = CompiledSchema::compile(&whole, Some(jsonschema::Draft::Draft202012))
-            .map_err(|why| Problem::bad_script(format!("the schema is not valid: {why}")))?;
+        let validator = if is_plain_schema(&whole) {
+            SchemaValidator::Deferred(OnceLock::new())
+        } else {
+            CompiledSchema::compile(&whole, Some(jsonschema::Draft::Draft202012))
+                .map(SchemaValidator::Compiled)
+                .map_err(|why| Problem::bad_script(format!("the schema is not valid: {why}")))?
+        };
         let defaults = SchemaDefaults::from_schema(&whole, 0)?;
         Ok(Schema::from_made(MadeSchema {
             json: Arc::new(into_fields(whole)),
-            compiled: Some(compiled),
+            validator,
             defaults: Arc::new(defaults),
         }))
+    }
+
+    /// The schema of a tool of our own, which is known to compile.
+    pub fn of_builtin_tool(json: Map<String, Json>) -> Result<Schema> {
+        let whole = Json::Object(with_placed_references(json));
+        let defaults = Arc::new(SchemaDefaults::from_schema(&whole, 0)?);
+        let validator = SchemaValidator::Deferred(OnceLock::new());
+        let json = Arc::new(into_fields(whole));
+        Ok(Schema::from_made(MadeSchema { json, validator, defaults }))
     }
 
     fn from_made(made: MadeSchema) -> Schema {
@@ -148,7 +173,7 @@ impl Schema {
     /// The same for whoever needs the arguments afterwards, fitting or not.
     pub fn check_arguments_in_place(&self, args: &mut Value) -> Result<()> {
         let made = self.get_or_make();
-        if made.compiled.is_none() {
+        if matches!(made.validator, SchemaValidator::Absent) {
             return Ok(());
         }
         if !matches!(args, Value::Object(_)) {
@@ -171,8 +196,15 @@ impl Schema {
     /// What is wrong with `value`, in words; `noun` is what its fields are called.
     pub fn find_violations(&self, value: &Value, noun: &str) -> Result<(), String> {
         let made = self.get_or_make();
-        let Some(compiled) = &made.compiled else { return Ok(()) };
+        if matches!(made.validator, SchemaValidator::Absent) {
+            return Ok(());
+        }
         let json = value.to_json_lossy();
+        if matches!(made.validator, SchemaValidator::Deferred(_)) && fits_plain(&made.json, &json) {
+            return Ok(());
+        }
+        let Some(compiled) = made.compiled() else { return Ok(()) };
+        let compiled = compiled.map_err(|why| format!("the {noun}s cannot be checked: {why}"))?;
         match compiled.check_value(&json) {
             SchemaVerdict::Fits => Ok(()),
             SchemaVerdict::DoesNotFit => {
@@ -186,8 +218,12 @@ impl Schema {
 
     /// Whether each default would itself be accepted.
     pub fn check_defaults(&self) -> Result<(), String> {
+        let made = self.get_or_make();
+        if made.defaults.is_empty() && matches!(made.validator, SchemaValidator::Deferred(_)) {
+            return Ok(());
+        }
         let mut filled = Value::Object(Object::new());
-        self.get_or_make().defaults.fill_value(&mut filled);
+        made.defaults.fill_value(&mut filled);
         // What else there must be, beside those with defaults, is another matter.
         let mut lenient = (**self.json()).clone();
         lenient.retain(|keyword, _| !WHOLE_OBJECT_KEYWORDS.contains(&keyword.as_str()));
@@ -230,7 +266,22 @@ fn with_placed_references(json: Map<String, Json>) -> Map<String, Json> {
 impl MadeSchema {
     fn description_only(json: Map<String, Json>) -> MadeSchema {
         let json = Arc::new(with_placed_references(json));
-        MadeSchema { json, compiled: None, defaults: Arc::default() }
+        MadeSchema { json, validator: SchemaValidator::Absent, defaults: Arc::default() }
+    }
+
+    /// What values are checked with, if they are: compiled now if it has not been.
+    fn compiled(&self) -> Option<Result<&CompiledSchema, &str>> {
+        match &self.validator {
+            SchemaValidator::Absent => None,
+            SchemaValidator::Compiled(compiled) => Some(Ok(compiled)),
+            SchemaValidator::Deferred(compiled) => {
+                let compile = || {
+                    let whole = Json::Object(Map::clone(&self.json));
+                    CompiledSchema::compile(&whole, Some(jsonschema::Draft::Draft202012))
+                };
+                Some(compiled.get_or_init(compile).as_ref().map_err(String::as_str))
+            }
+        }
     }
 
     fn from_foreign(json: Map<String, Json>) -> (MadeSchema, Option<Problem>) {
@@ -241,20 +292,20 @@ impl MadeSchema {
         } else {
             compile_by_any_draft(&whole)
         };
-        let (compiled, problem) = match compiled {
-            Ok(compiled) => (Some(compiled), None),
+        let (validator, problem) = match compiled {
+            Ok(compiled) => (SchemaValidator::Compiled(compiled), None),
             Err(why) => {
                 let message = format!("its arguments are not checked: {}", shorten_text(&why));
-                (None, Some(Problem::bad_script(message)))
+                (SchemaValidator::Absent, Some(Problem::bad_script(message)))
             }
         };
         let json = Arc::new(into_fields(whole));
-        (MadeSchema { json, compiled, defaults: Arc::default() }, problem)
+        (MadeSchema { json, validator, defaults: Arc::default() }, problem)
     }
 
     /// The arguments without the nulls that their schemas refuse, if they fit then.
     fn without_refused_nulls(&self, args: &Value) -> Option<Value> {
-        let compiled = self.compiled.as_ref()?;
+        let compiled = self.compiled()?.ok()?;
         let mut rest = args.clone();
         for _ in 0..MAX_NULL_SEARCHES {
             let judged = without_nullable(&self.json, &rest);
@@ -307,11 +358,15 @@ impl SchemaDefaults {
                 defaults.values.push((name.clone(), Value::from_json(default.clone())?));
             }
             let inner = SchemaDefaults::from_schema(property, depth + 1)?;
-            if !inner.values.is_empty() || !inner.inside.is_empty() {
+            if !inner.is_empty() {
                 defaults.inside.push((name.clone(), inner));
             }
         }
         Ok(defaults)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.inside.is_empty()
     }
 
     fn fill_value(&self, value: &mut Value) {

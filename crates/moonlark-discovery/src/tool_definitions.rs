@@ -129,5 +129,5 @@ fn compile_strict_schema(mut input: Json) -> Result<Schema> {
         return Err(Problem::internal("a tool takes an object"));
     };
     input.insert("additionalProperties".to_owned(), false.into());
-    Schema::compile(Map::from_iter(input))
+    Schema::of_builtin_tool(Map::from_iter(input))
 }

@@ -112,7 +112,8 @@ impl LuauEngine {
             execute_script(engine.clone(), settings.clone(), call, args)
         });
         let source = Source { kind: SourceKind::Builtin, name: "moonlark".to_owned() };
-        let mut tool = Tool::new("execute", Arc::new(source), Schema::compile(schema)?, body);
+        let mut tool =
+            Tool::new("execute", Arc::new(source), Schema::of_builtin_tool(schema)?, body);
         tool.description = EXECUTE_DESCRIPTION.to_owned();
         if let Value::Object(told) = Value::from_json(told)? {
             tool.definition = Some(Arc::new(told));

@@ -65,3 +65,23 @@ pub fn make_execute_tool(
     };
     Ok((made_from, Arc::new(luau.execute_tool(settings)?)))
 }
+
+#[cfg(test)]
+mod tests {
+    use moonlark_core::schema::Schema;
+
+    use super::*;
+
+    #[test]
+    fn the_schemas_of_builtin_tools_compile() {
+        let tools = make_builtin_tools(&KnowledgeBase::default()).unwrap();
+        for tool in tools {
+            for schema in std::iter::once(&tool.input).chain(&tool.output) {
+                let mut json = (**schema.json()).clone();
+                // So that it is compiled at once.
+                json.insert("$comment".to_owned(), "".into());
+                assert!(Schema::compile(json).is_ok(), "{}", tool.name);
+            }
+        }
+    }
+}

@@ -194,7 +194,7 @@ fn make_knowledge_tool(
     body: ToolBody,
 ) -> Result<Arc<Tool>> {
     let schema = |json| match json {
-        Json::Object(json) => Schema::compile(json),
+        Json::Object(json) => Schema::of_builtin_tool(json),
         _ => Err(Problem::internal("not an object schema")),
     };
     let source =
