@@ -247,11 +247,11 @@ fn parse_config_text(
     let document =
         DeTable::parse(text).map_err(|error| place(vec![syntax_error_finding(&error, text)]))?;
     let schema = config_json_schema();
-    let mut checked = document_check::check_document(&schema, document.get_ref(), text, values);
+    let mut checked = document_check::check_document(schema, document.get_ref(), text, values);
     let mut errors = std::mem::take(&mut checked.findings);
     let warnings = place(std::mem::take(&mut checked.warnings));
     let BuiltConfig { mut config, faults, absent } =
-        match config_builder::build_config(&schema, &checked, values) {
+        match config_builder::build_config(schema, &checked, values) {
             Ok(built) => built,
             Err(problem) => {
                 // What is wrong with the text is why, if anything is.

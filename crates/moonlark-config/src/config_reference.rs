@@ -8,7 +8,7 @@ use super::{ByteSize, HumanDuration, config_json_schema};
 
 /// Markdown: a section for each table, a row for each key.
 pub fn render_config_reference() -> String {
-    render_page(&config_json_schema())
+    render_page(config_json_schema())
 }
 
 fn render_page(schema: &Value) -> String {
@@ -238,7 +238,7 @@ One.
             }
         }
         let (page, mut keys) = (render_config_reference(), Vec::new());
-        collect_keys(&config_json_schema(), &mut keys);
+        collect_keys(config_json_schema(), &mut keys);
         for key in keys {
             let headings = [format!("| `{key}` |"), format!("[{key}"), format!(".{key}")];
             assert!(headings.iter().any(|it| page.contains(it)), "{key} is not on the page");

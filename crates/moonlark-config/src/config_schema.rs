@@ -3,6 +3,8 @@
 //! Editors complete and check with it, `config_file` checks files against it and
 //! the reference page is drawn from it, so no key is listed a second time.
 
+use std::sync::LazyLock;
+
 use schemars::Schema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
@@ -10,8 +12,14 @@ use serde_json::Value;
 
 use super::{ByteSize, HumanDuration, ProjectConfig};
 
-/// Draft 2020-12, without references: each key carries all that holds for it.
-pub fn config_json_schema() -> Value {
+/// Draft 2020-12, without references: each key carries all that holds for it. Made once,
+/// for a server reads its configuration again and again.
+pub fn config_json_schema() -> &'static Value {
+    static CONFIG_JSON_SCHEMA: LazyLock<Value> = LazyLock::new(make_config_schema);
+    &CONFIG_JSON_SCHEMA
+}
+
+fn make_config_schema() -> Value {
     SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true)
         .with_transform(RecursiveTransform(remove_redundant_keywords))

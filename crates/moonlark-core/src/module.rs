@@ -4,7 +4,7 @@
 //! types, documentation, examples, body. From it come the Luau global, the
 //! type definitions, the reference page and the tests that run every example.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -48,8 +48,8 @@ pub struct ModuleFunction {
     pub tool: Arc<Tool>,
     /// In the order a script passes them.
     pub params: Vec<FunctionParam>,
-    /// JSON Schema of the result.
-    pub returns: Json,
+    /// JSON Schema of the result, made when it is first needed: running scripts need none.
+    pub returns: Arc<LazyLock<Json>>,
     /// The grant it needs, if it touches the world.
     pub needs: Option<&'static str>,
     pub examples: Vec<FunctionExample>,
@@ -316,12 +316,16 @@ impl Module {
             name,
             tool: Arc::new(tool),
             params,
-            returns: schemars::SchemaGenerator::default().into_root_schema_for::<R>().to_value(),
+            returns: Arc::new(LazyLock::new(result_schema::<R>)),
             needs: None,
             examples: Vec::new(),
         });
         self
     }
+}
+
+fn result_schema<R: JsonSchema>() -> Json {
+    schemars::SchemaGenerator::default().into_root_schema_for::<R>().to_value()
 }
 
 fn argument_schema<A: JsonSchema>() -> Map<String, Json> {

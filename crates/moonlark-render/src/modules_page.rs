@@ -111,7 +111,7 @@ fn write_result(
     if object_fields(&function.returns).is_none() {
         return;
     }
-    if let Some(first) = before.iter().find(|other| other.returns == function.returns) {
+    if let Some(first) = before.iter().find(|other| **other.returns == **function.returns) {
         let _ = write!(page, "\nThe result is the same as that of `{}`.\n", first.tool.name);
         return;
     }

@@ -226,7 +226,7 @@ fn function_json(module: &Module, function: &ModuleFunction) -> Json {
         "starlark": text_for_language(module, ScriptLanguage::Starlark, &sheet.starlark),
         "grant": sheet.grant,
         "parameters": **function.tool.input.json(),
-        "result": function.returns,
+        "result": **function.returns,
         "examples": examples,
     })
 }

@@ -194,7 +194,7 @@ fn add_other_project(file: &UserTextFile, root: &Path, found: &mut ImportInput) 
         &file.label,
         folder,
         root,
-        config_json_schema(),
+        config_json_schema().clone(),
     )?;
     let of_file = || file.label.clone();
     found.servers.extend(project.servers.into_iter().map(|it| (of_file(), it)));

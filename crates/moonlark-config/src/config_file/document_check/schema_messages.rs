@@ -193,6 +193,6 @@ mod tests {
 
     #[test]
     fn the_checker_knows_every_keyword_that_the_structs_produce() {
-        check_keywords(&config_json_schema());
+        check_keywords(config_json_schema());
     }
 }
