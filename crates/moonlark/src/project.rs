@@ -17,6 +17,7 @@ mod script_load;
 mod script_load_limiter;
 mod script_loading;
 mod watch_list;
+mod written_script;
 
 pub use cli_sources::{CliSources, StateRetention};
 pub use reload_report::{ReloadProblem, ReloadReport};
@@ -236,13 +237,10 @@ impl Project {
     /// with it ([`script_loading`]), so that no call is judged by new rules on old tools.
     pub(crate) fn reload_config(&self) -> ReloadReport {
         let mut report = ReloadReport::default();
-        let read = read_effective_config(self.explicit.as_deref(), &self.cwd, &self.more);
+        let read = self.read_config();
         let mut state = self.state.lock();
         match read {
-            Ok(mut loaded) => {
-                if let Some(folder) = &self.passing_state {
-                    loaded.state = folder.path().to_owned();
-                }
+            Ok(loaded) => {
                 let is_same = *state.loaded == loaded && state.staged.is_none();
                 let before = state.staged.take();
                 let since = before.as_ref().map_or_else(Instant::now, |it| it.since);
@@ -293,6 +291,15 @@ impl Project {
             report.changes.push(format!("{file} taken over"));
             state.loaded = loaded;
         }
+    }
+
+    /// The configuration as it is on disk.
+    fn read_config(&self) -> Result<LoadedConfig, RejectedConfig> {
+        let mut loaded = read_effective_config(self.explicit.as_deref(), &self.cwd, &self.more)?;
+        if let Some(folder) = &self.passing_state {
+            loaded.state = folder.path().to_owned();
+        }
+        Ok(loaded)
     }
 
     /// The configuration file as it is, if it can be read at all.

@@ -1,18 +1,21 @@
 //! Hot reload: one loop over one kind of event, "something changed on disk".
 //!
 //! Events are gathered until there is a moment of quiet, so that an editor that
-//! truncates, writes and renames is seen as one change. What matters is in the
-//! project's [`WatchList`].
+//! truncates, writes and renames is seen as one change. Only a script that is written
+//! first, after a quiet moment, and by itself, is loaded at once
+//! (`Project::load_written_script`). What matters is in the project's [`WatchList`].
 
 use std::collections::{BTreeSet, HashSet};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures::future::{Either, select};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::MissedTickBehavior;
 
 use crate::project::{Project, ReloadProblem, ReloadReport, WatchList};
@@ -21,6 +24,10 @@ use crate::project::{Project, ReloadProblem, ReloadReport, WatchList};
 const CHANGE_QUIET_PERIOD: Duration = Duration::from_millis(40);
 /// How long a change may keep going on before it is looked at anyway.
 const MAX_CHANGE_WAIT: Duration = Duration::from_millis(500);
+
+/// How long a file that was written must be the only one to be loaded at once. Programs
+/// that change several, as `git checkout` does, write them within less.
+const SINGLE_FILE_PERIOD: Duration = Duration::from_millis(1);
 
 /// How often files with values of the configuration are looked at. They may be links
 /// that are pointed elsewhere, as those of Kubernetes are, which no watch notices.
@@ -32,13 +39,17 @@ const VALUE_FILE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub async fn load_and_watch(project: Arc<Project>, loaded: impl FnOnce(&Project)) {
     let (sender, events) = mpsc::channel::<()>(1);
     let list = Arc::new(Mutex::new(WatchList::default()));
+    let written = Arc::new(WrittenFiles::default());
     let config = project.config().await;
     let watcher = if config.tools.watch || config.extensions.watch {
         // Our own log may well lie beside what the project consists of.
-        let list = list.clone();
+        let (list, written) = (list.clone(), written.clone());
         let concerns = move |event: &notify::Event| {
+            let list = list.lock();
+            written.note_event(event, &list);
             // Without a path, changes were lost.
-            event.paths.is_empty() || event.paths.iter().any(|it| list.lock().concerns_path(it))
+            let is_lost = event.paths.is_empty();
+            is_change(event) && (is_lost || event.paths.iter().any(|it| list.concerns_path(it)))
         };
         let watcher = change_watcher(sender.clone(), concerns);
         watcher.inspect_err(|error| tracing::warn!("changes on disk are not noticed: {error}")).ok()
@@ -51,7 +62,7 @@ pub async fn load_and_watch(project: Arc<Project>, loaded: impl FnOnce(&Project)
         project.load_scripts_on_change(|report| log_report(&report)).await;
     };
     // The sender is kept, so that waiting for events does not end.
-    let watching = reload_on_events(&project, events, watcher, &list);
+    let watching = reload_on_events(&project, events, watcher, &list, &written);
     // Watching begins first: what changes from then on is seen.
     tokio::join!(biased; watching, loading);
     drop(sender);
@@ -64,8 +75,10 @@ async fn reload_on_events(
     mut events: mpsc::Receiver<()>,
     mut watcher: Option<RecommendedWatcher>,
     list: &Mutex<WatchList>,
+    written: &WrittenFiles,
 ) {
     let mut watched = HashSet::new();
+    let mut was_quiet = true;
     let is_watching = watcher.is_some();
     let mut values = FileStamps::read_stamps(&project.value_files());
     let mut ticks = tokio::time::interval(VALUE_FILE_POLL_INTERVAL);
@@ -95,7 +108,11 @@ async fn reload_on_events(
         };
         tokio::select! {
             event = events.recv() => match event {
-                Some(()) => wait_for_quiet(&mut events).await,
+                Some(()) if was_quiet => {
+                    let quiet = wait_for_quiet(&mut events);
+                    was_quiet = load_first_until_quiet(project, written, quiet).await;
+                }
+                Some(()) => was_quiet = wait_for_quiet(&mut events).await,
                 None => return,
             },
             () = hangup => {}
@@ -124,8 +141,77 @@ async fn reload_on_events(
     }
 }
 
+/// Wait until a change is complete, and meanwhile load what was written first of it. Whether
+/// there was a quiet moment.
+async fn load_first_until_quiet(
+    project: &Project,
+    written: &WrittenFiles,
+    quiet: impl Future<Output = bool>,
+) -> bool {
+    let first = async {
+        if let Some(path) = written.wait_for_single().await {
+            let is_alone = || written.is_single(&path);
+            log_report(&project.load_written_script(&path, is_alone).await);
+        }
+    };
+    let (first, quiet) = (pin!(first), pin!(quiet));
+    // Whichever is late: what follows looks at everything.
+    let was_quiet = match select(first, quiet).await {
+        Either::Left(((), quiet)) => quiet.await,
+        Either::Right((was_quiet, _)) => was_quiet,
+    };
+    written.clear();
+    was_quiet
+}
+
 fn hangup_signals() -> Option<tokio::signal::unix::Signal> {
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok()
+}
+
+/// The files that were written since there was a quiet moment: closed by whoever wrote them,
+/// or renamed into their place.
+#[derive(Default)]
+struct WrittenFiles {
+    paths: Mutex<BTreeSet<PathBuf>>,
+    added: Notify,
+}
+
+impl WrittenFiles {
+    fn note_event(&self, event: &notify::Event, list: &WatchList) {
+        use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
+        let is_complete = matches!(
+            event.kind,
+            EventKind::Access(AccessKind::Close(AccessMode::Write))
+                | EventKind::Modify(ModifyKind::Name(RenameMode::To))
+        );
+        let concerned = event.paths.iter().filter(|path| list.concerns_path(path));
+        if is_complete {
+            self.paths.lock().extend(concerned.cloned());
+            self.added.notify_one();
+        }
+    }
+
+    /// The first file that is written, unless another follows at once.
+    async fn wait_for_single(&self) -> Option<PathBuf> {
+        let first = loop {
+            let first = self.paths.lock().first().cloned();
+            match first {
+                Some(first) => break first,
+                None => self.added.notified().await,
+            }
+        };
+        tokio::time::sleep(SINGLE_FILE_PERIOD).await;
+        self.is_single(&first).then_some(first)
+    }
+
+    fn is_single(&self, path: &Path) -> bool {
+        let paths = self.paths.lock();
+        paths.len() == 1 && paths.contains(path)
+    }
+
+    fn clear(&self) {
+        self.paths.lock().clear();
+    }
 }
 
 /// Files as they were at one moment: what tells one version of each from another.
@@ -157,7 +243,7 @@ impl FolderChanges {
             moonlark_core::Problem::unavailable(format!("changes cannot be noticed: {error}"))
         };
         let (sender, events) = mpsc::channel::<()>(1);
-        let mut watcher = change_watcher(sender, |_| true).map_err(problem)?;
+        let mut watcher = change_watcher(sender, is_change).map_err(problem)?;
         for path in paths {
             watcher.watch(path, RecursiveMode::Recursive).map_err(problem)?;
         }
@@ -178,19 +264,23 @@ fn change_watcher(
     concerns: impl Fn(&notify::Event) -> bool + Send + 'static,
 ) -> notify::Result<RecommendedWatcher> {
     notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // Reading is not changing, and our own reading would wake us for ever.
-        if event.is_ok_and(|event| !event.kind.is_access() && concerns(&event)) {
+        if event.is_ok_and(|event| concerns(&event)) {
             let _ = sender.try_send(());
         }
     })
 }
 
-/// Wait until no event has come for a moment.
-async fn wait_for_quiet(events: &mut mpsc::Receiver<()>) {
+/// Reading is not changing, and our own reading would wake us for ever.
+fn is_change(event: &notify::Event) -> bool {
+    !event.kind.is_access()
+}
+
+/// Wait until no event has come for a moment; not for ever. Whether there was one.
+async fn wait_for_quiet(events: &mut mpsc::Receiver<()>) -> bool {
     let quiet = async {
         while let Ok(Some(())) = tokio::time::timeout(CHANGE_QUIET_PERIOD, events.recv()).await {}
     };
-    let _ = tokio::time::timeout(MAX_CHANGE_WAIT, quiet).await;
+    tokio::time::timeout(MAX_CHANGE_WAIT, quiet).await.is_ok()
 }
 
 /// Whether there is one that was not watched before.

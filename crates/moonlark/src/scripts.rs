@@ -494,6 +494,12 @@ impl ScriptEntry {
         self.texts.keys().map(|name| self.folder.join(name)).chain([self.found.path.clone()])
     }
 
+    /// Whether this is one of them.
+    pub(crate) fn has_source_file(&self, path: &Path) -> bool {
+        let below = path.strip_prefix(&self.folder).ok().and_then(Path::to_str);
+        self.found.path == path || below.is_some_and(|name| self.texts.contains_key(name))
+    }
+
     pub(crate) fn tools(&self) -> &[Arc<Tool>] {
         match &self.product {
             Some(ScriptProduct::Tools(tools)) => tools,
