@@ -272,7 +272,7 @@ async fn try_all_functions(language: ScriptLanguage, turns: usize) {
     // Memory is counted for the process as a whole, which the tests share with `cargo test`.
     static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let _turn = ONE_AT_A_TIME.lock().await;
-    moonlark_starlark::worker::worker_memory::return_freed_memory();
+    moonlark_child::return_memory_when_idle(|| ());
     let seconds = from_env("MOONLARK_BOUNDS_SECONDS");
     let seed = from_env("MOONLARK_BOUNDS_SEED").unwrap_or(1);
     let only = std::env::var("MOONLARK_BOUNDS_ONLY").unwrap_or_default();

@@ -35,6 +35,27 @@ pub fn exit_when_out_of_memory(code: i32) {
     OUT_OF_MEMORY_EXIT_CODE.store(code, Ordering::Relaxed);
 }
 
+unsafe extern "C" {
+    /// Of mimalloc: give back what is free in the heap of this thread, and in the arenas of
+    /// all threads.
+    fn mi_collect(force: bool);
+}
+
+/// Give memory that is free back to the system, as far as this thread can: what is free in
+/// heaps of other threads stays.
+pub(crate) fn release_free_memory() {
+    if is_mimalloc() {
+        // SAFETY: may be called at any time, and touches nothing that is in use.
+        unsafe { mi_collect(true) }
+    }
+    // What native parts have freed.
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: touches nothing but the allocator's own lists.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 // SAFETY: all memory comes from and goes to one allocator, decided before the first.
 unsafe impl GlobalAlloc for ProcessAllocator {
     #[inline]

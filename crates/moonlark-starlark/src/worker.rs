@@ -21,7 +21,7 @@ mod starlark_globals;
 mod starlark_mcp_compat;
 mod testing_functions;
 mod try_call;
-pub mod worker_memory;
+mod worker_memory;
 
 use std::io::Write as _;
 use std::panic::AssertUnwindSafe;

@@ -45,16 +45,19 @@ mod tool_options;
 mod tool_test;
 mod types;
 
+use std::convert::Infallible;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use moonlark_child::{release_thread_memory, return_memory_when_idle};
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::tool::SourceKind;
 use moonlark_core::{Catalog, Problem, SourceLocation, Tool, Value};
 use moonlark_gateway::{Caller, LogLevel};
 use serde_json::{Value as Json, json};
+use tokio::sync::Notify;
 
 use crate::project::{CliSources, Project};
 use moonlark_config::LogFormat;
@@ -254,14 +257,29 @@ pub fn main() -> ExitCode {
     }
     logging::start_logging(&cli.global, &cli.command);
     let mut threads = tokio::runtime::Builder::new_multi_thread();
-    let runtime = match threads.thread_stack_size(WORKER_STACK_BYTES).enable_all().build() {
+    threads.thread_stack_size(WORKER_STACK_BYTES).on_thread_park(release_thread_memory);
+    let runtime = match threads.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprint_line(format!("error[internal]: cannot start: {error}"));
             return ExitCode::FAILURE;
         }
     };
-    let done = runtime.block_on(run_command(cli));
+    let idle = Arc::new(Notify::new());
+    return_memory_when_idle({
+        let (threads, idle) = (runtime.handle().clone(), idle.clone());
+        move || {
+            idle.notify_one();
+            wake_worker_threads(&threads);
+        }
+    });
+    let done = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            done = run_command(cli) => done,
+            never = release_memory_of_main_thread(&idle) => match never {},
+        }
+    });
     // What still waits (a reader of stdin, a blocked script) must not hold us.
     runtime.shutdown_timeout(std::time::Duration::from_millis(100));
     match done {
@@ -270,6 +288,22 @@ pub fn main() -> ExitCode {
             failure.eprint_problems();
             ExitCode::FAILURE
         }
+    }
+}
+
+/// This thread reads the configuration and the command line, and then mostly waits.
+async fn release_memory_of_main_thread(idle: &Notify) -> Infallible {
+    loop {
+        idle.notified().await;
+        release_thread_memory();
+    }
+}
+
+/// Have the threads that wait for work look whether there is some.
+fn wake_worker_threads(threads: &tokio::runtime::Handle) {
+    for _ in 0..threads.metrics().num_workers() {
+        #[expect(clippy::disallowed_methods, reason = "it ends at once")]
+        threads.spawn(tokio::task::yield_now());
     }
 }
 

@@ -16,6 +16,5 @@ fn main() -> std::process::ExitCode {
     {
         return moonlark_starlark::worker::run_worker(moonlark_host::host_modules());
     }
-    moonlark_starlark::worker::worker_memory::return_freed_memory();
     moonlark::cli::main()
 }

@@ -17,44 +17,6 @@ const MAX_WORKER_GROWTH_BYTES: usize = 32 * 1024 * 1024;
 /// The exit code of a worker that ran out of memory.
 pub(crate) const OUT_OF_MEMORY_EXIT_CODE: i32 = 86;
 
-/// Give memory that was freed back to the system from time to time: what one
-/// large call has taken would otherwise stay with the process for good.
-pub fn return_freed_memory() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    {
-        use std::time::Duration;
-        const MEMORY_CHECK_INTERVAL: Duration = Duration::from_secs(5);
-        /// Said once, these no longer grow with what was freed, so that large
-        /// blocks are always the system's again when they are free.
-        const MAX_KEPT_BLOCK_BYTES: libc::c_int = 256 << 10;
-        // SAFETY: settings of the allocator, before it is used by other threads.
-        unsafe {
-            libc::mallopt(libc::M_MMAP_THRESHOLD, MAX_KEPT_BLOCK_BYTES);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, 4 * MAX_KEPT_BLOCK_BYTES);
-        }
-        // Without a thread for it, memory stays; nothing else depends on it.
-        let _ =
-            std::thread::Builder::new().name("memory".into()).stack_size(64 << 10).spawn(|| {
-                let mut smallest = usize::MAX;
-                loop {
-                    std::thread::sleep(MEMORY_CHECK_INTERVAL);
-                    let resident = resident_bytes();
-                    if resident > smallest.saturating_add(MAX_WORKER_GROWTH_BYTES) {
-                        // SAFETY: touches nothing but the allocator's own lists.
-                        unsafe { libc::malloc_trim(0) };
-                        smallest = resident_bytes();
-                    }
-                    smallest = smallest.min(resident);
-                }
-            });
-    }
-}
-
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn resident_bytes() -> usize {
-    statm_bytes(1)
-}
-
 /// Nothing a script does may leave traces or reach further than this process.
 pub(super) fn harden_process() {
     moonlark_child::exit_when_out_of_memory(OUT_OF_MEMORY_EXIT_CODE);
