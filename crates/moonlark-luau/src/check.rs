@@ -69,6 +69,14 @@ pub struct CheckedScript {
     pub unchecked: Option<String>,
 }
 
+/// Start a process for checks, so that the first does not wait until it is there and has
+/// read what all checks have in common.
+pub(crate) fn start_check_worker() {
+    if let Some(program) = check_server::check_program() {
+        check_pool::start_first_worker(program);
+    }
+}
+
 /// What is surely wrong with a script that is to use the tools of `catalog`.
 pub async fn find_script_mistakes(script: &str, catalog: &Arc<Catalog>) -> Vec<CheckFinding> {
     check_script(script, catalog, "").await.findings

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::check;
 use crate::prelude::LuauPrelude;
 use crate::script_memory::ScriptMemory;
 use crate::vm_pool::VmPool;
@@ -27,14 +28,26 @@ pub struct LuauEngine(Arc<LuauEngineInner>);
 
 struct LuauEngineInner {
     modules: Vec<Module>,
-    tool_vms: Arc<VmPool>,
-    /// The same for tests, once there are any.
-    test_vms: OnceLock<Arc<VmPool>>,
-    /// The same for scripts of agents, once there are any.
-    agent_vms: OnceLock<Arc<VmPool>>,
-    /// The same for connectors, once there are any.
-    connector_vms: OnceLock<Arc<VmPool>>,
+    /// For scripts of tools, once there are any.
+    tool_vms: LazyVmPool,
+    /// The same for tests.
+    test_vms: LazyVmPool,
+    /// The same for scripts of agents.
+    agent_vms: LazyVmPool,
+    /// The same for connectors.
+    connector_vms: LazyVmPool,
     runtime: Option<Runtime>,
+}
+
+/// Compiling its prelude takes milliseconds.
+type LazyVmPool = OnceLock<Result<Arc<VmPool>>>;
+
+/// A kind of scripts that is about to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpectedScripts {
+    Tools,
+    /// Scripts of agents, which are checked first.
+    Agents,
 }
 
 impl LuauEngine {
@@ -43,6 +56,7 @@ impl LuauEngine {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .thread_name("script")
+            .on_thread_park(moonlark_child::release_thread_memory)
             .enable_all()
             .build()
             .map_err(|error| {
@@ -54,7 +68,7 @@ impl LuauEngine {
             .cloned()
             .collect();
         Ok(LuauEngine(Arc::new(LuauEngineInner {
-            tool_vms: VmPool::new(LuauPrelude::new(&modules)?),
+            tool_vms: OnceLock::new(),
             test_vms: OnceLock::new(),
             agent_vms: OnceLock::new(),
             connector_vms: OnceLock::new(),
@@ -74,8 +88,25 @@ impl LuauEngine {
         ScriptMemory::of_process().metric_families()
     }
 
-    pub(crate) fn tool_vms(&self) -> &Arc<VmPool> {
-        &self.0.tool_vms
+    /// Make in the background what the first of these scripts would have to wait for.
+    pub fn prepare_for(&self, expected: ExpectedScripts) {
+        let Some(runtime) = &self.0.runtime else { return };
+        if expected == ExpectedScripts::Agents {
+            check::start_check_worker();
+        }
+        let engine = Arc::downgrade(&self.0);
+        runtime.spawn_blocking(move || {
+            let engine = engine.upgrade().map(LuauEngine);
+            // What is wrong is said to whoever runs a script.
+            let _ = engine.as_ref().map(|engine| match expected {
+                ExpectedScripts::Tools => engine.tool_vms().map(drop),
+                ExpectedScripts::Agents => engine.agent_vms().map(drop),
+            });
+        });
+    }
+
+    pub(crate) fn tool_vms(&self) -> Result<&Arc<VmPool>> {
+        self.0.init_pool(&self.0.tool_vms, LuauPrelude::new, VmPool::new)
     }
 
     /// Tests find all that tools do, and what is only for tests. Each has a new VM.
@@ -127,17 +158,15 @@ impl LuauEngine {
 }
 
 impl LuauEngineInner {
+    /// Whoever comes while it is made waits for it.
     fn init_pool<'a>(
         &self,
-        pool: &'a OnceLock<Arc<VmPool>>,
+        pool: &'a LazyVmPool,
         prelude: fn(&[Module]) -> Result<Arc<LuauPrelude>>,
         make: fn(Arc<LuauPrelude>) -> Arc<VmPool>,
     ) -> Result<&'a Arc<VmPool>> {
-        if let Some(pool) = pool.get() {
-            return Ok(pool);
-        }
-        let made = make(prelude(&self.modules)?);
-        Ok(pool.get_or_init(|| made))
+        let made = pool.get_or_init(|| prelude(&self.modules).map(make));
+        made.as_ref().map_err(Clone::clone)
     }
 }
 

@@ -47,7 +47,7 @@ mod vm_pool;
 mod watchdog;
 
 pub use connector_script::{CompletedScan, ConnectorScript, ScanItemSender};
-pub use engine::LuauEngine;
+pub use engine::{ExpectedScripts, LuauEngine};
 pub use execute_tool::{ExecuteSettings, LuauCheckMode};
 pub use luau_test_file::LuauTestFile;
 pub use moonlark_core::script_snapshot::ScriptFileReader;

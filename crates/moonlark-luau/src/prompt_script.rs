@@ -54,7 +54,7 @@ impl LuauEngine {
         script: ScriptFile,
         gateway: &Gateway,
     ) -> (Result<PromptScript>, BTreeMap<String, String>) {
-        let (vms, read) = (Ok(self.tool_vms()), read_prompt_header);
+        let (vms, read) = (self.tool_vms(), read_prompt_header);
         let (loaded, files) =
             self.load_script_file(script, gateway, vms, "agent.resolve", read).await;
         let loaded = loaded.map(|(unit, header)| PromptScript {
@@ -70,7 +70,7 @@ impl PromptScript {
     /// Run `agent.resolve` in `call`, whose scope is the script's.
     pub async fn resolve_prompt(&self, call: &Call, args: Value) -> Result<Value> {
         let (unit, call) = (self.unit.clone(), call.clone());
-        let resolving = self.engine.run_in_vm(self.engine.tool_vms(), move |vm| {
+        let resolving = self.engine.run_in_vm(self.engine.tool_vms()?, move |vm| {
             Box::pin(async move { vm.run_execute(&unit, &call, args).await })
         });
         resolving.await

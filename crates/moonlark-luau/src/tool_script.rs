@@ -43,7 +43,7 @@ impl LuauEngine {
         let configured = script.configured.clone();
         let read = tool_table::read_tool_header;
         let (loaded, files) =
-            self.load_script_file(script, gateway, Ok(self.tool_vms()), "tool.execute", read).await;
+            self.load_script_file(script, gateway, self.tool_vms(), "tool.execute", read).await;
         let tool = loaded.and_then(|(unit, header)| {
             let source = Source { kind: SourceKind::Script, name: file };
             let engine = self.clone();
@@ -62,7 +62,7 @@ async fn execute_in_pool(
     call: Call,
     args: Value,
 ) -> Result<Value> {
-    let vms = engine.tool_vms().clone();
+    let vms = engine.tool_vms()?.clone();
     engine
         .run_preemptible(move |guard| async move {
             let mut vm = vms.lease_vm(guard)?;

@@ -87,6 +87,16 @@ impl StarlarkEngine {
         self.0.loads.acquire().await.ok()
     }
 
+    /// Start a worker now, for extensions that are about to be loaded.
+    pub fn prepare_worker(&self) {
+        if self.0.idle.lock().is_empty()
+            // If it cannot be started, the first job says so.
+            && let Ok(worker) = WorkerProcess::start(&self.0.program)
+        {
+            self.return_worker(worker);
+        }
+    }
+
     /// Do one job in a worker. Dropping the future kills the worker.
     pub(crate) async fn run_job(
         &self,
@@ -97,14 +107,19 @@ impl StarlarkEngine {
     ) -> Result<Value> {
         let _turn = self.acquire_worker_permit().await?;
         let limits = call.limits();
+        // A script that loads begins with its main file. What is wrong with that is said when
+        // the worker asks for it.
+        let is_load = matches!(kind, WorkerJobKind::Describe);
+        let main_text = is_load.then(|| files(&script.main).ok()).flatten();
         let job = WorkerJob {
             script: script.clone(),
             kind,
+            main_text,
             memory: limits.memory,
             value: limits.value,
             steps: limits.steps,
         };
-        let mut worker = self.take_worker()?;
+        let mut worker = self.take_worker(is_load)?;
         let mut order = WorkerOrder::Job(job);
         let mut again = false;
         loop {
@@ -167,13 +182,16 @@ impl StarlarkEngine {
         }
     }
 
-    fn take_worker(&self) -> Result<WorkerProcess> {
+    fn take_worker(&self, is_load: bool) -> Result<WorkerProcess> {
         let kept = self.0.idle.lock().pop();
         let worker = match kept {
             Some((worker, _)) => worker,
             None => WorkerProcess::start(&self.0.program)?,
         };
-        self.start_spare_worker();
+        // The workers that load are the spare ones when they are done.
+        if !is_load {
+            self.start_spare_worker();
+        }
         Ok(worker)
     }
 

@@ -33,6 +33,8 @@ pub(crate) enum WorkerOrder {
 pub(crate) struct WorkerJob {
     pub script: StarlarkScriptVersion,
     pub kind: WorkerJobKind,
+    /// The text of the main file, where the worker surely needs it.
+    pub main_text: Option<String>,
     /// Bytes the script may use beyond what it takes to load it.
     pub memory: usize,
     /// Bytes of one value that leaves or enters the script.

@@ -436,6 +436,13 @@ pub(crate) enum ScriptKey {
     Agent(PathBuf),
 }
 
+impl ScriptKey {
+    /// By its ending.
+    pub(crate) fn is_starlark(&self) -> bool {
+        matches!(self, ScriptKey::Script(path) if path.extension().is_some_and(|it| it == "star"))
+    }
+}
+
 /// All scripts, with what was wrong at the last attempt to load each.
 pub(crate) type ScriptEntries = BTreeMap<ScriptKey, Arc<ScriptEntry>>;
 

@@ -106,6 +106,18 @@ pub(super) async fn check_in_worker(
     }
 }
 
+/// See to it that there is one worker at least.
+pub(super) fn start_first_worker(program: &'static Path) {
+    let is_first = {
+        let state = CHECK_POOL.state.lock();
+        state.idle.is_empty() && state.last_used.is_none()
+    };
+    if is_first {
+        // If it cannot be started, the first check says so.
+        CHECK_POOL.return_worker(CheckWorker::start(program).ok());
+    }
+}
+
 impl CheckPool {
     /// Wait until it is this caller's turn; none if too many wait already.
     async fn wait_for_turn(&'static self, caller: &str) -> Option<CheckTurn> {

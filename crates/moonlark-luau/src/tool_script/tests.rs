@@ -360,7 +360,7 @@ async fn scripts_are_loaded_and_called_in_the_same_vm_one_after_the_other() {
         let tool = folder.load("main.luau").await.0.unwrap();
         assert_eq!(folder.call(&tool).await.unwrap(), Value::Int(number));
     }
-    assert_eq!(folder.engine.tool_vms().count_idle_vms(), 1);
+    assert_eq!(folder.engine.tool_vms().unwrap().count_idle_vms(), 1);
 }
 
 /// What a tool of this body answers, and the lines that it logs.

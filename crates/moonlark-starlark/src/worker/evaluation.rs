@@ -1,6 +1,6 @@
 //! Loading scripts and running their functions.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,8 +48,10 @@ const MAX_LOADED_SCRIPTS: usize = 64;
 
 /// The scripts this worker has loaded.
 pub(super) struct LoadedScriptCache {
+    modules: Arc<Vec<HostModule>>,
     extensions: Globals,
-    tests: Globals,
+    /// Made for the first file of tests.
+    tests: OnceCell<Globals>,
     gateway: Gateway,
     kept: Vec<(u64, Rc<EvaluatedScript>)>,
 }
@@ -63,14 +65,13 @@ struct EvaluatedScript {
 
 impl LoadedScriptCache {
     pub(super) fn new(modules: Vec<HostModule>) -> Self {
-        let (extensions, tests) = (
-            starlark_globals::build_globals(&modules, false),
-            starlark_globals::build_globals(&modules, true),
-        );
-        let catalog = Catalog::new(Arc::new(modules), Vec::new(), &[], Vec::new());
+        let modules = Arc::new(modules);
+        let extensions = starlark_globals::build_globals(&modules, false);
+        let catalog = Catalog::new(modules.clone(), Vec::new(), &[], Vec::new());
         LoadedScriptCache {
+            modules,
             extensions,
-            tests,
+            tests: OnceCell::new(),
             gateway: Gateway::new(catalog, usize::MAX),
             kept: Vec::new(),
         }
@@ -98,10 +99,15 @@ impl LoadedScriptCache {
             }
             None => {
                 let tests = job.kind.is_test();
-                let globals = if tests { &self.tests } else { &self.extensions };
+                let globals = if tests {
+                    self.tests.get_or_init(|| starlark_globals::build_globals(&self.modules, true))
+                } else {
+                    &self.extensions
+                };
                 session.loading.set(true);
-                let unit =
-                    Rc::new(ScriptLoader::new(&session, globals, &job.script).load_main(tests)?);
+                let loader = ScriptLoader::new(&session, globals, &job.script);
+                loader.main_text.set(job.main_text);
+                let unit = Rc::new(loader.load_main(tests)?);
                 session.loading.set(false);
                 if self.kept.len() >= MAX_LOADED_SCRIPTS {
                     self.kept.remove(0);
@@ -214,6 +220,8 @@ struct ScriptLoader<'a> {
     session: &'a JobSession,
     globals: &'a Globals,
     script: &'a StarlarkScriptVersion,
+    /// The text of the main file, if it came with the job.
+    main_text: Cell<Option<String>>,
     done: RefCell<HashMap<String, FrozenModule>>,
     /// The files on their way, to recognise a cycle.
     under_way: RefCell<Vec<String>>,
@@ -225,7 +233,8 @@ impl<'a> ScriptLoader<'a> {
         globals: &'a Globals,
         script: &'a StarlarkScriptVersion,
     ) -> Self {
-        Self { session, globals, script, done: RefCell::default(), under_way: RefCell::default() }
+        let (done, under_way) = (RefCell::default(), RefCell::default());
+        Self { session, globals, script, main_text: Cell::default(), done, under_way }
     }
 
     fn load_main(&self, tests: bool) -> Result<EvaluatedScript> {
@@ -273,7 +282,7 @@ impl<'a> ScriptLoader<'a> {
     ) -> Result<FrozenModule> {
         self.enter_file(path)?;
         let shown = format!("{}/{path}", self.script.folder);
-        let text = match self.session.link.ask_engine(&WorkerReport::Read { path: path.into() })? {
+        let text = match self.read_text(path)? {
             Value::Str(text) if text.len() <= MAX_STARLARK_SOURCE_BYTES => text,
             _ => {
                 return Err(Problem::bad_script(format!(
@@ -303,6 +312,14 @@ impl<'a> ScriptLoader<'a> {
         })?;
         self.under_way.borrow_mut().pop();
         Ok(module)
+    }
+
+    fn read_text(&self, path: &str) -> Result<Value> {
+        let known = if path == self.script.main { self.main_text.take() } else { None };
+        match known {
+            Some(text) => Ok(Value::from(text)),
+            None => self.session.link.ask_engine(&WorkerReport::Read { path: path.into() }),
+        }
     }
 
     fn enter_file(&self, path: &str) -> Result<()> {

@@ -55,6 +55,7 @@ impl ServeArgs {
         let mut servers = self.servers;
         servers.state_kept = StateRetention::InFolder;
         let project = servers.prepare_project(global, self.specs)?;
+        project.prepare_engines();
         let config = project.config().await;
         let host = self.host.unwrap_or(config.server.host);
         let port = self.port.unwrap_or(config.server.port);

@@ -165,6 +165,7 @@ impl OwnServer {
         project: Arc<Project>,
         claim: Option<SocketClaim>,
     ) -> Result<Self, CommandError> {
+        project.prepare_engines();
         require_tools(&project).await?;
         super::log_config_warnings(&project.loaded_config().await);
         let keeping = project.persist_learned_shapes().await;

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 /// How long a load counts against `quick`.
@@ -14,28 +15,46 @@ const QUICK_LOAD_TIME: Duration = Duration::from_millis(100);
 /// Lua scripts, each in a VM of its own.
 const MAX_QUICK_LUA_LOADS: usize = 16;
 const MAX_SLOW_LUA_LOADS: usize = 256;
-/// Extensions, each in a process of its own.
+/// Extensions, each in a process of its own while it loads. Starting one takes as long as
+/// loading dozens: few are loaded one after the other.
+const MIN_QUICK_STARLARK_LOADS: usize = 1;
 const MAX_QUICK_STARLARK_LOADS: usize = 4;
 const MAX_SLOW_STARLARK_LOADS: usize = 16;
+/// Extensions that are worth another process.
+const STARLARK_LOADS_PER_WORKER: usize = 64;
 
 pub(super) struct ScriptLoadLimiter {
     quick: Semaphore,
+    /// How many quick ones there are now, and may be.
+    width: Mutex<usize>,
+    max_width: usize,
     slow: Semaphore,
     quick_time: Duration,
 }
 
 impl ScriptLoadLimiter {
     pub(super) fn for_lua() -> Self {
-        Self::with_limits(MAX_QUICK_LUA_LOADS, MAX_SLOW_LUA_LOADS)
+        Self::with_limits(MAX_QUICK_LUA_LOADS, MAX_QUICK_LUA_LOADS, MAX_SLOW_LUA_LOADS)
     }
 
     pub(super) fn for_starlark() -> Self {
-        Self::with_limits(MAX_QUICK_STARLARK_LOADS, MAX_SLOW_STARLARK_LOADS)
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let most = MAX_QUICK_STARLARK_LOADS.min(cores);
+        Self::with_limits(MIN_QUICK_STARLARK_LOADS, most, MAX_SLOW_STARLARK_LOADS)
     }
 
-    fn with_limits(quick: usize, slow: usize) -> Self {
+    fn with_limits(quick: usize, max_width: usize, slow: usize) -> Self {
+        let width = Mutex::new(quick);
         let (quick, slow) = (Semaphore::new(quick), Semaphore::new(slow));
-        Self { quick, slow, quick_time: QUICK_LOAD_TIME }
+        Self { quick, width, max_width, slow, quick_time: QUICK_LOAD_TIME }
+    }
+
+    /// So many are about to be loaded: from now on more at a time, if that is worth it.
+    pub(super) fn widen_for(&self, loads: usize) {
+        let mut width = self.width.lock();
+        let wanted = (loads / STARLARK_LOADS_PER_WORKER).min(self.max_width);
+        self.quick.add_permits(wanted.saturating_sub(*width));
+        *width = wanted.max(*width);
     }
 
     /// Do one load when it is its turn.
@@ -67,8 +86,17 @@ mod tests {
     use super::*;
 
     fn turns(quick: usize, slow: usize) -> ScriptLoadLimiter {
-        let (quick, slow) = (Semaphore::new(quick), Semaphore::new(slow));
-        ScriptLoadLimiter { quick, slow, quick_time: Duration::from_millis(1) }
+        let limiter = ScriptLoadLimiter::with_limits(quick, quick, slow);
+        ScriptLoadLimiter { quick_time: Duration::from_millis(1), ..limiter }
+    }
+
+    #[test]
+    fn many_loads_are_worth_more_at_a_time_than_a_few() {
+        let turns = ScriptLoadLimiter::with_limits(1, 3, 1);
+        for (loads, expected) in [(0, 1), (10, 1), (130, 2), (10, 2), (1000, 3)] {
+            turns.widen_for(loads);
+            assert_eq!(turns.quick.available_permits(), expected, "{loads} loads");
+        }
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moonlark_core::{Problem, SourceLocation};
+use moonlark_luau::ExpectedScripts;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -22,7 +23,7 @@ use super::{Project, ProjectState, ReloadProblem, ReloadReport};
 use crate::connectors;
 use crate::prompt_scripts;
 use crate::scripts::{
-    self, DiscoveredScript, ScriptEntries, ScriptEntry, ScriptKey, ScriptLoadSettings,
+    self, DiscoveredScript, ScriptEntries, ScriptEntry, ScriptKey, ScriptKind, ScriptLoadSettings,
 };
 use moonlark_config::config_file::LoadedConfig;
 
@@ -89,6 +90,12 @@ struct ScannedScript {
     found: DiscoveredScript,
     /// None if it is what was loaded last.
     changed: Option<ScriptLoadVersion>,
+}
+
+impl ScannedScript {
+    fn is_changed_extension(&self) -> bool {
+        self.changed.is_some() && matches!(self.found.kind, ScriptKind::Extension(_))
+    }
 }
 
 impl Project {
@@ -195,6 +202,27 @@ impl Project {
         }
     }
 
+    /// Start in the background what the first load and the first run would wait for, as far
+    /// as the project needs it.
+    pub(crate) fn prepare_engines(&self) {
+        self.list_scripts();
+        let (loaded, extensions, scripts) = {
+            let state = self.state.lock();
+            let extensions = state.found.iter().filter(|(key, _)| key.is_starlark()).count();
+            (state.loaded.clone(), extensions, state.found.len() - extensions)
+        };
+        if extensions > 0 {
+            self.starlark.prepare_worker();
+        }
+        if scripts > 0 {
+            self.luau.prepare_for(ExpectedScripts::Tools);
+        }
+        // What others offer is for scripts of agents.
+        if !loaded.config.mcp_servers.is_empty() || !loaded.config.apis.is_empty() {
+            self.luau.prepare_for(ExpectedScripts::Agents);
+        }
+    }
+
     /// List the scripts there are, without loading any.
     pub(crate) fn list_scripts(&self) {
         let loaded = self.current_config();
@@ -219,6 +247,8 @@ impl Project {
         jobs.listing = Some(ScriptListing { found, problems: look.problems });
         let is_awaited = *self.current_config() != *loaded;
         let mut left = std::mem::take(&mut jobs.running);
+        let extensions = look.found.iter().filter(|it| it.is_changed_extension());
+        self.starlark_turns.widen_for(extensions.count());
         for ScannedScript { key, found, changed } in look.found {
             let running = left.remove(&key);
             match (running, changed) {
