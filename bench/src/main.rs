@@ -31,6 +31,7 @@ mod scale;
 mod scripts;
 mod search;
 mod server;
+mod start;
 mod stdio;
 mod tokens;
 mod tokens_server;
@@ -97,6 +98,11 @@ enum Benchmark {
     },
     /// APIs: reading their documents, and a call of an operation against a bare request.
     Openapi {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Start to the first answer, idle memory, an edited script, memory after bursts.
+    Start {
         #[command(flatten)]
         options: Options,
     },
@@ -182,6 +188,7 @@ impl Benchmark {
                 options.measure("upstream", vec![Box::new(run)])
             }
             Benchmark::Run { options } => options.measure("run", vec![Box::new(run::run)]),
+            Benchmark::Start { options } => options.measure("start", vec![Box::new(start::run)]),
             Benchmark::Trust { options } => options.measure("trust", vec![Box::new(trust::run)]),
             Benchmark::Openapi { options } => {
                 options.measure("openapi", vec![Box::new(openapi::run)])

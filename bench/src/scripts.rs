@@ -51,6 +51,41 @@ pub(super) fn project(count: usize) -> Result<TempDir> {
     Ok(folder)
 }
 
+pub(super) const STARLARK_ECHO: &str = r#"
+def echo(params):
+    return {"echo": "Echo: " + params["message"]}
+
+def describe_extension():
+    return Extension(
+        name = "echo",
+        version = "1.0.0",
+        description = "Echo",
+        tools = [
+            Tool(
+                name = "echo",
+                description = "Echoes back the input message",
+                parameters = [ToolParameter(name = "message", param_type = "string", required = True, description = "What to say")],
+                handler = echo,
+            ),
+        ],
+    )
+"#;
+
+/// A project with `count` Starlark extensions of one tool each, one of them `echo`.
+pub(super) fn starlark_project(count: usize) -> Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("bench-").tempdir()?;
+    let extensions = folder.path().join("extensions");
+    std::fs::create_dir(&extensions)?;
+    std::fs::write(folder.path().join("moonlark.toml"), "")?;
+    std::fs::write(extensions.join("echo.star"), STARLARK_ECHO)?;
+    for index in 1..count {
+        let name = name(index);
+        let text = STARLARK_ECHO.replace("name = \"echo\"", &format!("name = {name:?}"));
+        std::fs::write(extensions.join(format!("{name}.star")), text)?;
+    }
+    Ok(folder)
+}
+
 /// The name of the tool `index`, counted from 1; `echo` comes before it.
 pub(super) fn name(index: usize) -> String {
     format!("echo_{index:04}")
