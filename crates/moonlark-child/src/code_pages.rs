@@ -1,33 +1,41 @@
-//! Pages of the program itself that an idle process need not have mapped.
+//! Pages of the program and its libraries that an idle process need not have mapped.
 //!
 //! Starting and loading run through much of the code once. The kernel keeps those pages in
 //! its cache whether or not they are mapped here, but counts mapped ones as memory in use,
 //! and takes them away last. Once they are let go, what is needed again is mapped again, a
 //! few microseconds for each stretch of code.
 
-/// Let go of the code and the constants of this program. Nothing is lost: they are in its
-/// file.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::ffi::CStr;
+
+/// Let go of code and constants. Nothing is lost: they are in their files.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) fn release_code_pages() {
     // SAFETY: calls back before it returns, with a pointer that is valid for that long.
-    unsafe { libc::dl_iterate_phdr(Some(release_program_segments), std::ptr::null_mut()) };
+    unsafe { libc::dl_iterate_phdr(Some(release_constant_segments), std::ptr::null_mut()) };
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(crate) fn release_code_pages() {}
 
-/// The first call is for the program; the others, for libraries, are not needed.
+/// Called for the program and for each library.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-unsafe extern "C" fn release_program_segments(
+unsafe extern "C" fn release_constant_segments(
     info: *mut libc::dl_phdr_info,
     _size: libc::size_t,
     _data: *mut libc::c_void,
 ) -> libc::c_int {
     // SAFETY: as the C library promises.
-    let (base, segments) = unsafe {
+    let (name, base, segments) = unsafe {
         let info = &*info;
-        (info.dlpi_addr, std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)))
+        let count = usize::from(info.dlpi_phnum);
+        let segments = std::slice::from_raw_parts(info.dlpi_phdr, count);
+        (CStr::from_ptr(info.dlpi_name), info.dlpi_addr, segments)
     };
+    // What the kernel itself puts into every process is no file.
+    if name.to_bytes().starts_with(b"linux-") {
+        return 0;
+    }
     // SAFETY: asks for a constant.
     let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
     for segment in segments {
@@ -45,7 +53,7 @@ unsafe extern "C" fn release_program_segments(
             unsafe { libc::madvise(begin as *mut _, length, libc::MADV_DONTNEED) };
         }
     }
-    1
+    0
 }
 
 #[cfg(test)]

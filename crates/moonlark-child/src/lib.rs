@@ -15,7 +15,7 @@ mod process_ending;
 mod supervised;
 mod supervisor;
 
-pub use memory_return::{release_thread_memory, return_memory_when_idle};
+pub use memory_return::{release_thread_memory, request_memory_return, return_memory_when_idle};
 pub use owned_task::{spawn_owned, spawn_to_finish, try_spawn_to_finish, wait_for_finishing_tasks};
 pub use process_allocator::{ProcessAllocator, exit_when_out_of_memory};
 pub use process_ending::ProcessEnding;

@@ -7,7 +7,7 @@
 //! nothing to do. Code that was needed once goes with it ([`code_pages`](crate::code_pages)).
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::code_pages::release_code_pages;
@@ -17,12 +17,14 @@ use crate::process_allocator::release_free_memory;
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// A process that has used less between two looks is idle.
 const MAX_IDLE_CPU_TIME: Duration = Duration::from_millis(20);
-/// What has to be done before it is worth giving back memory again.
+/// What has to be done before it is worth giving back memory another time.
 const MIN_BUSY_CPU_TIME: Duration = Duration::from_millis(30);
 /// How much a process may grow while it is never idle.
 const MAX_BUSY_GROWTH_BYTES: usize = 32 << 20;
 const MEMORY_THREAD_STACK_BYTES: usize = 64 << 10;
 
+/// Something large was freed.
+static IS_REQUESTED: AtomicBool = AtomicBool::new(false);
 /// How often memory was given back so far.
 static RETURN_COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -40,7 +42,8 @@ pub fn return_memory_when_idle(wake_threads: impl Fn() + Send + 'static) {
         let mut growth = GrowthPolicy { smallest: usize::MAX };
         loop {
             std::thread::sleep(IDLE_CHECK_INTERVAL);
-            if policy.is_due(used_cpu_time()) {
+            if policy.is_due(used_cpu_time(), IS_REQUESTED.load(Ordering::Relaxed)) {
+                IS_REQUESTED.store(false, Ordering::Relaxed);
                 RETURN_COUNT.fetch_add(1, Ordering::Relaxed);
                 release_free_memory();
                 wake_threads();
@@ -56,6 +59,11 @@ pub fn return_memory_when_idle(wake_threads: impl Fn() + Send + 'static) {
     let _ = thread.stack_size(MEMORY_THREAD_STACK_BYTES).spawn(watch);
 }
 
+/// Something large was freed: give it back as soon as there is nothing to do.
+pub fn request_memory_return() {
+    IS_REQUESTED.store(true, Ordering::Relaxed);
+}
+
 /// For a thread that is about to wait: give back what it holds, if that is due.
 pub fn release_thread_memory() {
     let count = RETURN_COUNT.load(Ordering::Relaxed);
@@ -68,16 +76,18 @@ pub fn release_thread_memory() {
 #[derive(Default)]
 struct ReturnPolicy {
     last_look: Duration,
-    last_return: Duration,
+    last_return: Option<Duration>,
 }
 
 impl ReturnPolicy {
-    fn is_due(&mut self, used: Duration) -> bool {
+    fn is_due(&mut self, used: Duration, is_requested: bool) -> bool {
         let before = std::mem::replace(&mut self.last_look, used);
         let is_idle = used.saturating_sub(before) < MAX_IDLE_CPU_TIME;
-        let is_due = is_idle && used.saturating_sub(self.last_return) >= MIN_BUSY_CPU_TIME;
+        let is_busy = |last: Duration| used.saturating_sub(last) >= MIN_BUSY_CPU_TIME;
+        let was_busy = self.last_return.is_none_or(is_busy);
+        let is_due = is_idle && (was_busy || is_requested);
         if is_due {
-            self.last_return = used;
+            self.last_return = Some(used);
         }
         is_due
     }
@@ -135,10 +145,10 @@ mod tests {
     #[test]
     fn memory_is_given_back_once_after_work_and_not_while_there_is_some() {
         let mut policy = ReturnPolicy::default();
-        let looks = [200, 900, 905, 910, 915, 925, 940, 941, 941, 2000, 2001];
-        let due: Vec<u64> =
-            looks.into_iter().filter(|used| policy.is_due(Duration::from_millis(*used))).collect();
-        assert_eq!(due, [905, 940, 2001]);
+        let looks = [25, 900, 905, 910, 915, 925, 940, 941, 941, 2000, 2001, 2002];
+        let mut is_due = |used: &u64| policy.is_due(Duration::from_millis(*used), *used == 2002);
+        let due: Vec<u64> = looks.into_iter().filter(|used| is_due(used)).collect();
+        assert_eq!(due, [905, 940, 2001, 2002]);
     }
 
     #[test]

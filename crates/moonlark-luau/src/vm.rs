@@ -79,6 +79,13 @@ impl LuauVm {
             && !self.shared.memory.is_short()
     }
 
+    /// Free what the runs so far have left behind.
+    pub(crate) fn collect_garbage(&self) {
+        // Nothing of a script runs here, so it can only fail for want of memory.
+        let _ = self.lua.gc_collect();
+        self.shared.memory.end_run(self.lua.used_memory());
+    }
+
     /// Run the script's top level and hand its globals to `read`.
     pub(crate) async fn load_script<T>(
         &mut self,

@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use moonlark_child::spawn_owned;
+use moonlark_child::{request_memory_return, spawn_owned};
 use moonlark_core::Result;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
@@ -20,11 +20,12 @@ use crate::prelude::LuauPrelude;
 use crate::script_memory::ScriptMemory;
 use crate::vm::LuauVm;
 
-/// Idle VMs of one kind; each holds about a quarter of a megabyte.
+/// Idle VMs of one kind; each holds up to a few megabytes, and about a quarter of one after
+/// its garbage was collected.
 const MAX_IDLE_VMS: usize = 128;
 /// Idle VMs that are kept however long nobody needs them.
 const MIN_IDLE_VMS: usize = 4;
-/// How long the others are kept.
+/// How long the others are kept, and these keep their garbage.
 const IDLE_VM_LIFETIME: Duration = Duration::from_secs(4);
 
 pub(crate) struct VmPool {
@@ -32,13 +33,14 @@ pub(crate) struct VmPool {
     max_idle: usize,
     /// The one used last is at the end, and the first to be taken.
     idle: Mutex<Vec<IdleVm>>,
-    /// Drops VMs that have been idle for too long, while there are many.
+    /// Drops VMs that have been idle for too long, and has the rest drop their garbage.
     trimmer: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 struct IdleVm {
     vm: LuauVm,
     since: Instant,
+    is_collected: bool,
 }
 
 impl VmPool {
@@ -86,15 +88,12 @@ impl VmPool {
             drop(idle);
             return drop(vm);
         }
-        idle.push(IdleVm { vm, since: Instant::now() });
-        let are_many = idle.len() > MIN_IDLE_VMS;
+        idle.push(IdleVm { vm, since: Instant::now(), is_collected: false });
         drop(idle);
-        if are_many {
-            self.keep_trimming();
-        }
+        self.keep_trimming();
     }
 
-    /// Begin to drop VMs that nobody has needed for a while, until few are left.
+    /// Begin to trim VMs that nobody has needed for a while, until there is nothing to trim.
     fn keep_trimming(self: &Arc<Self>) {
         let mut trimmer = self.trimmer.lock();
         if trimmer.as_ref().is_some_and(|task| !task.is_finished()) {
@@ -108,17 +107,33 @@ impl VmPool {
         }));
     }
 
-    /// Whether there are many left.
+    /// Drop VMs that have been idle for too long and are not among the last few; of those,
+    /// collect the garbage. Whether there will be more to do.
     pub(crate) fn trim_idle_vms(&self, now: Instant) -> bool {
+        let is_old = |idle: &IdleVm| now.duration_since(idle.since) >= IDLE_VM_LIFETIME;
         let mut idle = self.idle.lock();
         let spare = idle.len().saturating_sub(MIN_IDLE_VMS);
-        let is_old = |idle: &&IdleVm| now.duration_since(idle.since) >= IDLE_VM_LIFETIME;
-        let old = idle.iter().take(spare).take_while(is_old).count();
+        let old = idle.iter().take(spare).take_while(|it| is_old(it)).count();
         let dropped: Vec<IdleVm> = idle.drain(..old).collect();
-        let are_many = idle.len() > MIN_IDLE_VMS;
+        let (kept, garbage): (Vec<_>, Vec<_>) = std::mem::take(&mut *idle)
+            .into_iter()
+            .partition(|idle| idle.is_collected || !is_old(idle));
+        let is_done =
+            kept.len() + garbage.len() <= MIN_IDLE_VMS && kept.iter().all(|idle| idle.is_collected);
+        *idle = kept;
         drop(idle);
+        let is_trimmed = !dropped.is_empty() || !garbage.is_empty();
+        // Both take a moment: not under the lock.
         drop(dropped);
-        are_many
+        for mut rested in garbage {
+            rested.vm.collect_garbage();
+            rested.is_collected = true;
+            self.idle.lock().insert(0, rested);
+        }
+        if is_trimmed {
+            request_memory_return();
+        }
+        !is_done
     }
 }
 
