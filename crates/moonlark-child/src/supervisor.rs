@@ -33,6 +33,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 use rustix::stdio::stdin;
 
+use crate::process_allocator::allow_huge_pages;
 use crate::process_ending::ProcessEnding;
 use crate::supervised;
 
@@ -64,6 +65,8 @@ fn run_supervisor() -> ! {
 /// Everything between being started and the command running.
 fn start_command() -> io::Result<Pid> {
     close_inherited_descriptors();
+    // What holds for Moonlark's own memory is nothing to a command.
+    allow_huge_pages(true);
     // A session of its own: no terminal, and no signal meant for Moonlark's.
     rustix::process::setsid()?;
     #[cfg(target_os = "linux")]
