@@ -5,12 +5,12 @@
 //! first, after a quiet moment, and by itself, is loaded at once
 //! (`Project::load_written_script`). What matters is in the project's [`WatchList`].
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::future::{Either, select};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
@@ -108,11 +108,15 @@ async fn reload_on_events(
         };
         tokio::select! {
             event = events.recv() => match event {
-                Some(()) if was_quiet => {
+                Some(()) => {
                     let quiet = wait_for_quiet(&mut events);
-                    was_quiet = load_first_until_quiet(project, written, quiet).await;
+                    was_quiet = if was_quiet {
+                        load_first_until_quiet(project, written, quiet).await
+                    } else {
+                        quiet.await
+                    };
+                    written.clear();
                 }
-                Some(()) => was_quiet = wait_for_quiet(&mut events).await,
                 None => return,
             },
             () = hangup => {}
@@ -156,12 +160,10 @@ async fn load_first_until_quiet(
     };
     let (first, quiet) = (pin!(first), pin!(quiet));
     // Whichever is late: what follows looks at everything.
-    let was_quiet = match select(first, quiet).await {
+    match select(first, quiet).await {
         Either::Left(((), quiet)) => quiet.await,
         Either::Right((was_quiet, _)) => was_quiet,
-    };
-    written.clear();
-    was_quiet
+    }
 }
 
 fn hangup_signals() -> Option<tokio::signal::unix::Signal> {
@@ -172,7 +174,8 @@ fn hangup_signals() -> Option<tokio::signal::unix::Signal> {
 /// or renamed into their place.
 #[derive(Default)]
 struct WrittenFiles {
-    paths: Mutex<BTreeSet<PathBuf>>,
+    /// Each with when that was.
+    paths: Mutex<BTreeMap<PathBuf, Instant>>,
     added: Notify,
 }
 
@@ -186,7 +189,12 @@ impl WrittenFiles {
         );
         let concerned = event.paths.iter().filter(|path| list.concerns_path(path));
         if is_complete {
-            self.paths.lock().extend(concerned.cloned());
+            let now = Instant::now();
+            let mut paths = self.paths.lock();
+            // A file may be closed long after its last change.
+            paths.retain(|_, then| now.duration_since(*then) < CHANGE_QUIET_PERIOD);
+            paths.extend(concerned.map(|path| (path.clone(), now)));
+            drop(paths);
             self.added.notify_one();
         }
     }
@@ -194,10 +202,11 @@ impl WrittenFiles {
     /// The first file that is written, unless another follows at once.
     async fn wait_for_single(&self) -> Option<PathBuf> {
         let first = loop {
-            let first = self.paths.lock().first().cloned();
+            let added = self.added.notified();
+            let first = self.paths.lock().keys().next().cloned();
             match first {
                 Some(first) => break first,
-                None => self.added.notified().await,
+                None => added.await,
             }
         };
         tokio::time::sleep(SINGLE_FILE_PERIOD).await;
@@ -206,7 +215,7 @@ impl WrittenFiles {
 
     fn is_single(&self, path: &Path) -> bool {
         let paths = self.paths.lock();
-        paths.len() == 1 && paths.contains(path)
+        paths.len() == 1 && paths.contains_key(path)
     }
 
     fn clear(&self) {
