@@ -278,7 +278,8 @@ impl Project {
     ) {
         jobs.started += 1;
         let number = jobs.started;
-        let loading = self.load_script(found, version.settings.clone(), loaded);
+        // It is large, and would be copied several times on its way into a task.
+        let loading = Box::pin(self.load_script(found, version.settings.clone(), loaded));
         let its_key = key.clone();
         let task = jobs.tasks.spawn(async move {
             FinishedScriptLoad { key: its_key, number, entry: loading.await }
