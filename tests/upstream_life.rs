@@ -154,13 +154,18 @@ fn a_server_from_the_command_line_comes_before_the_file() {
     assert!(said.contains("tool 'inner.hello' is not there: upstream 'inner'"), "{said}");
 }
 
-/// What runs right below the server.
+/// The supervisors of upstream servers, which run right below the server.
 fn processes(server: &Server) -> Vec<u32> {
     let of = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).ok();
     let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
     let lists: Vec<String> = tasks.flatten().filter_map(of).collect();
     let mut all: Vec<u32> =
         lists.iter().flat_map(|list| list.split_whitespace()).flat_map(str::parse).collect();
+    // Beside them there may be one that checks scripts.
+    let command = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    all.retain(|pid| {
+        command(pid).split(|byte| *byte == 0).nth(1) == Some(b"__supervise".as_slice())
+    });
     all.sort_unstable();
     all
 }
