@@ -7,7 +7,6 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)
 )]
 
-mod code_pages;
 mod memory_return;
 mod owned_task;
 mod process_allocator;

@@ -4,13 +4,12 @@
 //! work, and otherwise only looks like a leak. A thread looks at the processor time of the
 //! process; after the first quiet second it has free memory given back: its own, what is
 //! free everywhere in the arenas, and what the other threads hold as soon as they have
-//! nothing to do. Code that was needed once goes with it ([`code_pages`](crate::code_pages)).
+//! nothing to do.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::code_pages::release_code_pages;
 use crate::process_allocator::release_free_memory;
 
 /// How often the processor time is looked at.
@@ -47,7 +46,6 @@ pub fn return_memory_when_idle(wake_threads: impl Fn() + Send + 'static) {
                 RETURN_COUNT.fetch_add(1, Ordering::Relaxed);
                 release_free_memory();
                 wake_threads();
-                release_code_pages();
             } else if growth.is_due(resident_bytes()) {
                 release_free_memory();
                 growth.smallest = resident_bytes();
