@@ -27,7 +27,6 @@ const NOT_A_TOOLS: &[(&str, &str)] = &[
         "server-stateless: sep-2575-server-sends-tools-list-changed-on-subscription",
         "a script writes data, never code: it cannot make a tool come or go",
     ),
-    ("server-sse-polling", "events are not numbered; see `sessions.rs` of the server"),
     ("tasks-lifecycle", TASKS),
     ("tasks-capability-negotiation", TASKS),
     ("tasks-wire-fields", TASKS),

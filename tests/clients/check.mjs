@@ -207,8 +207,8 @@ function checks(sdk, client, version) {
             await once(server, 'listening');
             const asked = once(server, 'connection');
             const abort = new AbortController();
-            // A client that could ask for the rest of an answer without end would
-            // ask for it again and again.
+            // It may ask for the rest of the answer, and is told that there is none. Were it told
+            // that there may be more, it would ask again and again.
             const resumable = [];
             const call = sdk.call(
                 client,
@@ -222,7 +222,7 @@ function checks(sdk, client, version) {
             await refused;
             await hungUp;
             server.close();
-            assert.deepEqual(resumable, []);
+            assert.ok(resumable.length <= 1, `asked again: ${resumable}`);
             await expect(EXPECTED.call);
             assert.equal(existsSync(join(folder, 'tools', 'went_on')), false);
         },

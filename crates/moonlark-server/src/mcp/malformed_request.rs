@@ -6,18 +6,15 @@ use serde_json::Value as Json;
 
 use super::plain_call::CALL_TOOL_METHOD;
 
-/// What clients may ask for, beside notifications.
-const KNOWN_METHODS: [&str; 12] = [
+/// What clients of every version may ask for. The SDK hands those methods on as unread, too,
+/// that a client's version no longer has.
+const KNOWN_METHODS: [&str; 8] = [
     CALL_TOOL_METHOD,
     "completion/complete",
-    "initialize",
-    "logging/setLevel",
-    "ping",
     "prompts/get",
     "prompts/list",
     "resources/list",
     "resources/read",
-    "resources/subscribe",
     "resources/templates/list",
     "tools/list",
 ];
