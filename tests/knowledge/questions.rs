@@ -55,7 +55,7 @@ const SHOWN: [(&str, &str, &str); 2] = [
     (
         "How can I test a tool without calling the real service?",
         "testing.md",
-        "Testing scripts > Standing in for the world",
+        "Testing scripts > Mocks",
     ),
 ];
 
