@@ -148,7 +148,7 @@ fn redirects_are_followed_only_where_the_operator_pointed() {
     );
     assert_eq!(
         world.call("redirect_loop"),
-        failed("unavailable; upstream 'bad': too many redirects")
+        failed("unavailable; upstream 'bad': too many redirects; check url of mcp_servers.bad")
     );
     world.end();
 }
@@ -238,7 +238,11 @@ fn a_server_that_sends_us_elsewhere_is_not_followed() {
         "redirect_other",
         "unavailable; upstream 'bad' redirects to REMOTE, another origin: not followed; if it moved there, set url of mcp_servers.bad",
     );
-    check_failing(Way::Http, "redirect_loop", "unavailable; upstream 'bad': too many redirects");
+    check_failing(
+        Way::Http,
+        "redirect_loop",
+        "unavailable; upstream 'bad': too many redirects; check url of mcp_servers.bad",
+    );
 }
 
 #[test]

@@ -231,6 +231,7 @@ impl HttpEndpoint {
             }
             Some(to) if to.origin() == self.url.origin() => {
                 Problem::unavailable(format!("upstream '{name}': too many redirects"))
+                    .with_hint(format!("check url of mcp_servers.{name}"))
             }
             Some(to) => {
                 let to = url_origin(&to);
