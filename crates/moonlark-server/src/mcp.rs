@@ -16,6 +16,7 @@
 mod call_notifications;
 mod change_notifications;
 mod content_kinds;
+mod http_service;
 mod legacy_subscriptions;
 mod malformed_request;
 mod mcp_caller;
@@ -51,7 +52,6 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::transport::streamable_http_server::session::SessionRestoreMarker;
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{Peer, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -69,6 +69,7 @@ use session_call::InterruptedCall;
 use sessions::{OpenedSession, SessionEntrance};
 use tool_result::{AnswerForm, error_from_problem, requires_input, tool_response, typed_response};
 
+pub(crate) use http_service::http_service;
 pub(crate) use mcp_fast_path::McpFastPath;
 pub(crate) use plain_call::{PlainCall, PlainCallClient, parse_plain_call};
 #[cfg(test)]
@@ -78,27 +79,6 @@ pub(crate) use sessions::{McpSessions, check_read_message};
 
 /// How long a client waits for scripts before it is told what this server is.
 const MAX_INTRODUCTION_WAIT: Duration = Duration::from_secs(1);
-
-/// The service behind `/mcp`.
-pub(crate) fn http_service(
-    mcp: McpServer,
-    sessions: Arc<McpSessions>,
-    request_body: usize,
-) -> StreamableHttpService<McpServer, McpSessions> {
-    let mut config = StreamableHttpServerConfig::default()
-        .with_json_response(true)
-        // Whether a stream begins with an event without data depends on the version
-        // that the session speaks.
-        .with_sse_retry(None)
-        .with_max_request_body_bytes(request_body)
-        // It would end the streams of answers too, with calls in progress.
-        .with_cancellation_token(CancellationToken::new())
-        // Host and Origin are checked in front of every route; see `access`.
-        .disable_allowed_hosts()
-        .disable_allowed_origins();
-    config.session_store = Some(sessions.session_store());
-    StreamableHttpService::new(move || Ok(mcp.for_client()), sessions, config)
-}
 
 #[derive(Clone)]
 pub(crate) struct McpServer {
