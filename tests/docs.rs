@@ -128,7 +128,7 @@ impl Page {
                 _ => &block.text,
             };
             if let Some(file) = block.file() {
-                self.project.write(file, text);
+                self.write_file(file, text);
             }
             let done = match block.language.as_str() {
                 "lua" | "luau" => self.lua(&block),
@@ -145,6 +145,16 @@ impl Page {
             broken.extend(done.err().map(|why| format!("{}:{}: {why}", self.path, block.line)));
         }
         broken
+    }
+
+    /// A reader takes longer to type the next command than a server to load a new extension.
+    fn write_file(&self, file: &str, text: &str) {
+        let is_extension = file.starts_with("extensions/") && !file.ends_with("_test.star");
+        let is_new = !self.project.path(file).exists();
+        self.project.write(file, text);
+        if let Some(server) = self.server.as_ref().filter(|_| is_extension && is_new) {
+            server.log.wait_for(&format!("reload: {file}"));
+        }
     }
 
     fn lua(&self, block: &Block) -> Result<(), String> {
