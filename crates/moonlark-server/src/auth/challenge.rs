@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::HttpBody;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
@@ -73,6 +74,11 @@ impl AuthRefusal {
         request: &Request,
     ) -> Response {
         let mut response = http_status::problem_response(&self.problem);
+        // Its body is not read, so that the connection ends: a client that uses it again for
+        // its login would find it closed.
+        if !request.body().is_end_stream() {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if request.uri().path().starts_with(MCP_PATH) {
             response.headers_mut().remove(header::CONTENT_LENGTH);
             *response.body_mut() = self.rpc_error().to_string().into();
