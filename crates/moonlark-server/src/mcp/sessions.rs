@@ -28,6 +28,7 @@ mod message_limits;
 mod session_fast_path;
 mod session_id;
 mod session_record;
+mod session_restore;
 mod session_table;
 mod session_vault;
 
@@ -60,6 +61,7 @@ use connected_session::WAKE_INTERVAL;
 use message_limits::{BodyRefusal, measure_body};
 use session_id::SessionIdContent;
 use session_record::RecordedSession;
+use session_restore::{RestorePermit, SessionRestores};
 use session_table::{SessionAdmission, SessionOpening, SessionTable, SessionUse};
 
 pub(super) use connected_session::SessionEntrance;
@@ -67,6 +69,7 @@ pub(crate) use message_limits::check_read_message;
 pub(super) use message_limits::{check_message, check_resource_uri};
 pub use session_vault::SessionVault;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::principal::Principal;
@@ -88,7 +91,8 @@ const LISTEN_METHOD: &str = "subscriptions/listen";
 const NO_SESSION: HeaderValue = HeaderValue::from_static("none");
 
 pub(crate) struct McpSessions {
-    inner: LocalSessionManager,
+    inner: Arc<LocalSessionManager>,
+    restores: SessionRestores,
     table: Arc<SessionTable>,
     vault: Arc<SessionVault>,
     answers: Arc<AnswerEvents>,
@@ -138,6 +142,8 @@ pub(crate) enum SessionError {
 struct ServedRequest {
     refused: OnceLock<RequestRefusal>,
     session: Option<OpenedSession>,
+    /// Where this request restores the session.
+    restore: Mutex<Option<RestorePermit>>,
 }
 
 /// Refusals that the SDK has no answer for.
@@ -177,7 +183,14 @@ impl McpSessions {
         config.sse_retry = None;
         let mut sessions = LocalSessionManager::default();
         sessions.session_config = config;
-        Self { inner: sessions, table: Arc::default(), vault, answers: Arc::default(), stop }
+        Self {
+            inner: Arc::new(sessions),
+            restores: SessionRestores::default(),
+            table: Arc::default(),
+            vault,
+            answers: Arc::default(),
+            stop,
+        }
     }
 
     /// Where the SDK asks for sessions that are not known here.
@@ -192,14 +205,16 @@ impl McpSessions {
         answer: impl FnOnce(Request) -> F,
     ) -> Response {
         let who = Principal::from_extensions(request.extensions());
-        let session = match request.headers().get(SESSION_HEADER) {
+        let (session, restore) = match request.headers().get(SESSION_HEADER) {
             Some(id) => {
-                let session = self.open_session(id, &who).await;
-                let name = session.as_ref().and_then(|it| it.content.name.parse().ok());
-                request.headers_mut().insert(SESSION_HEADER, name.unwrap_or(NO_SESSION));
-                session
+                let opened = self.open_session(id, &who).await;
+                let (session, restore) = opened.unzip();
+                let name = session.as_ref().map(|it: &OpenedSession| it.content.name.parse());
+                let name = name.and_then(Result::ok).unwrap_or(NO_SESSION);
+                request.headers_mut().insert(SESSION_HEADER, name);
+                (session, restore.flatten())
             }
-            None => None,
+            None => (None, None),
         };
         match &session {
             Some(session) => drop(request.extensions_mut().insert(session.clone())),
@@ -219,9 +234,13 @@ impl McpSessions {
         let answer = who.clone().scope_current(answer(request));
         let serving = async {
             let response = answer.await;
+            if response.status().is_success() {
+                finish_restore();
+            }
             (SERVED_REQUEST.with(|served| served.refused.get().copied()), response)
         };
-        let served = ServedRequest { session, ..ServedRequest::default() };
+        let restore = Mutex::new(restore);
+        let served = ServedRequest { session, restore, ..ServedRequest::default() };
         let (refused, mut response) = SERVED_REQUEST.scope(served, serving).await;
         if let Some(refusal) = over_limit.get() {
             return refusal.clone().into_response();
@@ -248,14 +267,20 @@ impl McpSessions {
         response
     }
 
-    /// The session of this id, if it is the caller's and not over.
-    async fn open_session(&self, id: &HeaderValue, who: &Principal) -> Option<OpenedSession> {
+    /// The session of this id, if it is the caller's and not over, and whether this request is
+    /// to restore it.
+    async fn open_session(
+        &self,
+        id: &HeaderValue,
+        who: &Principal,
+    ) -> Option<(OpenedSession, Option<RestorePermit>)> {
         let content = self.vault.open_id(id.to_str().ok()?)?;
         if content.caller.as_deref() != who.name() {
             return None;
         }
-        let is_here = self.inner.has_session(&content.name.as_str().into()).await.ok()?;
-        let taken_up = if is_here {
+        let name = content.name.as_str().into();
+        let restore = self.restores.wait_or_begin(&self.inner, &name).await;
+        let taken_up = if restore.is_none() {
             self.table.note_sealed_id(id.to_str().ok()?, &content.name);
             None
         } else {
@@ -265,7 +290,7 @@ impl McpSessions {
             }
         };
         let (vault, table) = (self.vault.clone(), self.table.clone());
-        Some(OpenedSession { content: Arc::new(content), vault, table, taken_up })
+        Some((OpenedSession { content: Arc::new(content), vault, table, taken_up }, restore))
     }
 
     /// The id for a session that was just begun.
@@ -364,6 +389,12 @@ impl SessionStore for SealedSessionStore {
     }
 }
 
+/// The session of the request that this task serves can be used by others.
+fn finish_restore() {
+    let _ =
+        SERVED_REQUEST.try_with(|served| served.restore.lock().take().map(RestorePermit::finish));
+}
+
 fn refuse_request(refusal: RequestRefusal) {
     let _ = SERVED_REQUEST.try_with(|served| served.refused.set(refusal));
 }
@@ -445,6 +476,7 @@ impl SessionManager for McpSessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        finish_restore();
         let request = match &message {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
@@ -476,6 +508,7 @@ impl SessionManager for McpSessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        finish_restore();
         let used = self.table.begin_request(id, None);
         self.table.note_stream(id);
         let stream = self.inner.create_standalone_stream(id).await?;
@@ -491,6 +524,7 @@ impl SessionManager for McpSessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        finish_restore();
         let used = self.table.begin_request(id, None);
         // The ids of the stream that does not belong to a request are numbers.
         let stream = if last_event_id.parse::<u64>().is_err() {

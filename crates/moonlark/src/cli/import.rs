@@ -215,7 +215,9 @@ fn read_servers(
     let entries = match imported_server::read_entries(&document, origin, &read_named_file) {
         Some(entries) => entries,
         // Settings that have no servers are nothing wrong; another file is.
-        None if client.is_some() || is_settings_file(&file.path) => Vec::new(),
+        None if document.is_object() && (client.is_some() || is_settings_file(&file.path)) => {
+            Vec::new()
+        }
         None => {
             return Err(Problem::bad_request(
                 "this is no configuration of MCP servers that is known",

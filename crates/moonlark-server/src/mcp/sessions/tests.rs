@@ -28,12 +28,21 @@ pub(super) fn app_with_tools(tools: Vec<Arc<Tool>>) -> HttpApp {
 
 /// The same until the server is to stop.
 pub(super) fn app_until(tools: Vec<Arc<Tool>>, stop: CancellationToken) -> HttpApp {
+    app_with_vault(tools, stop, SessionVault::in_memory())
+}
+
+/// As a process has it whose sessions are kept there.
+pub(super) fn app_with_vault(
+    tools: Vec<Arc<Tool>>,
+    stop: CancellationToken,
+    sessions: Arc<SessionVault>,
+) -> HttpApp {
     let options = HttpServerOptions {
         allowed_hosts: vec![],
         allowed_origins: vec![],
         request_body: 200_000,
         callers: CallerIdentification::Anybody,
-        sessions: SessionVault::in_memory(),
+        sessions,
     };
     let gateway = Gateway::new(Catalog::new(Arc::default(), tools, &[], vec![]), 10);
     build_http_app(gateway, options, stop)
