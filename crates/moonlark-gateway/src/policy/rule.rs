@@ -165,6 +165,11 @@ impl RuleSubject {
         if let ToolListing::As(name) = &tool.shown {
             names.push(name.clone());
             wanted = name;
+            // With its prefix, whatever that is, and the name that its source uses.
+            let renamed = sdk_location(tool).map(|(_, renamed)| renamed);
+            if let Some(prefix) = renamed.and_then(|renamed| name.strip_suffix(&*renamed)) {
+                names.push(format!("{prefix}{}", tool.original_name()));
+            }
         }
         // What it is listed as where it is listed, which a rule may name before, and what it
         // would be if no other tool had that name.

@@ -36,6 +36,23 @@ async fn a_tool_that_was_given_a_number_is_denied_under_the_name_of_its_source()
 }
 
 #[tokio::test]
+async fn a_renamed_tool_is_denied_under_its_original_name_with_every_prefix() {
+    for prefix in ["", "disk_", "files__"] {
+        let renamed = || {
+            let mut tool = upstream("files.wipe", CallEffects::default());
+            tool.original_name = Some("delete-all".to_owned());
+            tool.shown = ToolListing::As(format!("{prefix}wipe"));
+            tool.expose = ToolExposure::Both;
+            vec![tool]
+        };
+        let pattern = format!("{prefix}delete-all");
+        let gateway = gateway(renamed(), vec![deny(&[&pattern])]);
+        assert_eq!(names(&gateway, &nobody()), [""; 0], "{pattern}");
+        assert!(call(&gateway, &nobody(), "files.wipe").await.is_err(), "{pattern}");
+    }
+}
+
+#[tokio::test]
 async fn a_script_with_the_name_of_another_goes_by_the_same_rule() {
     let script = |file: &str| tool(SourceKind::Script, file, "pay", CallEffects::default());
     let both = || vec![script("tools/a.luau"), script("tools/b.luau")];
