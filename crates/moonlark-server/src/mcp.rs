@@ -61,6 +61,7 @@ use crate::{MOONLARK_VERSION, principal::Principal};
 use call_notifications::RequestedNotifications;
 use content_kinds::ContentKinds;
 use legacy_subscriptions::LegacySubscriptions;
+pub(crate) use malformed_request::explain_unread_initialize;
 use malformed_request::explain_unread_request;
 use mcp_caller::{CallContinuation, McpClientSession, caller_from_request, is_modern};
 use mcp_listing::{ListCaching, ListPage, McpListing, McpListingCache, paginate_list};

@@ -22,7 +22,7 @@ use rmcp::{RoleServer, ServiceExt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::{McpServer, check_read_message};
+use crate::mcp::{McpServer, check_read_message, explain_unread_initialize};
 use crate::principal::Principal;
 use shared_output::{SharedOutput, SharedOutputWriter};
 
@@ -190,6 +190,13 @@ where
                 }
                 continue;
             };
+            if let ClientRequest::CustomRequest(custom) = &asked.request
+                && let Some(error) = explain_unread_initialize(custom)
+            {
+                let refusal = JsonRpcMessage::error(error, Some(asked.id.clone()));
+                let _ = self.inner.send(refusal).await;
+                continue;
+            }
             let stands_alone = asked.request.get_meta().protocol_version().is_some();
             let begins_session = matches!(asked.request, ClientRequest::InitializeRequest(_));
             // Whoever looks what there is has not decided yet.

@@ -58,7 +58,7 @@ use rmcp::transport::streamable_http_server::session::{
 use super::mcp_fast_path::MCP_METHOD_HEADER;
 use answer_events::AnswerEvents;
 use connected_session::WAKE_INTERVAL;
-use message_limits::{BodyRefusal, measure_body};
+use message_limits::{MeasuredBody, MessageRefusal, measure_body};
 use session_id::SessionIdContent;
 use session_record::RecordedSession;
 use session_restore::{RestorePermit, SessionRestores};
@@ -226,10 +226,10 @@ impl McpSessions {
             }
             None => {}
         }
-        let over_limit = BodyRefusal::default();
+        let measured = MeasuredBody::default();
         let is_standing = is_standing_stream(&request);
         if request.method() == Method::POST {
-            request = request.map(|body| measure_body(body, over_limit.clone()));
+            request = request.map(|body| measure_body(body, measured.clone()));
         }
         let answer = who.clone().scope_current(answer(request));
         let serving = async {
@@ -242,8 +242,15 @@ impl McpSessions {
         let restore = Mutex::new(restore);
         let served = ServedRequest { session, restore, ..ServedRequest::default() };
         let (refused, mut response) = SERVED_REQUEST.scope(served, serving).await;
-        if let Some(refusal) = over_limit.get() {
+        if let Some(refusal) = measured.refusal.get() {
             return refusal.clone().into_response();
+        }
+        // The SDK has taken nothing from it, and says little of why.
+        if matches!(response.status(), StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE)
+            && let Some(message) = measured.message.get()
+            && let Some(refusal) = MessageRefusal::for_unread_body(message)
+        {
+            return refusal.into_response();
         }
         if let Some(refusal) = refused {
             return http_status::problem_response(&refusal.to_problem());

@@ -4,7 +4,6 @@
 //! A message is measured as text, before anything of it is kept in memory. Arguments of
 //! tools are not measured here; `limits.request_body` and `limits.value` are about those.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +17,8 @@ use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
 };
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::mcp::malformed_request::{MAX_EXPLAINED_BYTES, explain_unread_body};
 
 /// Text in the parameters of `initialize`, or in the `_meta` of a request.
 const MAX_CLIENT_INFO_BYTES: usize = 64 * 1024;
@@ -39,6 +40,11 @@ pub(in crate::mcp) struct MessageRefusal {
 }
 
 impl MessageRefusal {
+    /// Why the SDK could not read a message, if that is known.
+    pub(super) fn for_unread_body(body: &[u8]) -> Option<MessageRefusal> {
+        explain_unread_body(body).map(|(id, error)| MessageRefusal { id, error })
+    }
+
     pub(super) fn into_response(self) -> Response {
         // Whoever has sent no request reads no more than the status.
         let status = if self.id.is_some() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
@@ -50,13 +56,18 @@ impl MessageRefusal {
 }
 
 /// What was found out about a body while it was read.
-pub(super) type BodyRefusal = Arc<OnceLock<MessageRefusal>>;
+#[derive(Clone, Default)]
+pub(super) struct MeasuredBody {
+    pub(super) refusal: Arc<OnceLock<MessageRefusal>>,
+    /// All of it, if it is short enough to be explained.
+    pub(super) message: Arc<OnceLock<Bytes>>,
+}
 
 /// The body, which ends with an error if its message is refused. Its length is limited by
 /// whoever reads it.
-pub(super) fn measure_body(body: Body, refusal: BodyRefusal) -> Body {
+pub(super) fn measure_body(body: Body, measured: MeasuredBody) -> Body {
     let frames = body.into_data_stream().map(Some).chain(futures::stream::iter([None]));
-    let measured = frames.scan(Vec::new(), move |seen: &mut Vec<Bytes>, frame| {
+    let measuring = frames.scan(Vec::new(), move |seen: &mut Vec<Bytes>, frame| {
         let next = match frame {
             Some(Ok(bytes)) => {
                 seen.push(bytes.clone());
@@ -65,18 +76,22 @@ pub(super) fn measure_body(body: Body, refusal: BodyRefusal) -> Body {
             Some(Err(error)) => Some(Err(error)),
             None => {
                 let message = match &seen[..] {
-                    [only] => Cow::Borrowed(&only[..]),
-                    _ => Cow::Owned(seen.concat()),
+                    [only] => only.clone(),
+                    _ => seen.concat().into(),
                 };
-                check_message(&message).err().map(|refused| {
-                    let _ = refusal.set(refused);
+                let refused = check_message(&message).err();
+                if message.len() <= MAX_EXPLAINED_BYTES {
+                    let _ = measured.message.set(message);
+                }
+                refused.map(|refused| {
+                    let _ = measured.refusal.set(refused);
                     Err(axum::Error::new("the message is over a limit"))
                 })
             }
         };
         std::future::ready(next)
     });
-    Body::from_stream(measured)
+    Body::from_stream(measuring)
 }
 
 /// Whether the message is within all limits. What is no message is for others to refuse.
