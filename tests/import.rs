@@ -375,6 +375,7 @@ fn what_cannot_be_imported_changes_nothing_and_says_where() {
     let desk = Desk::new(&[
         ("project/broken.json", "{\n  \"mcpServers\": {\n    \"a\" { }\n"),
         ("project/other.json", "{\"name\": \"x\"}"),
+        ("project/list.json", "[1]"),
         ("project/utf16.json", ""),
         ("project/empty.json", ""),
         ("project/good.json", r#"{"mcpServers": {"a": {"command": "x"}}}"#),
@@ -389,6 +390,10 @@ fn what_cannot_be_imported_changes_nothing_and_says_where() {
             "error[bad_request]: this is no configuration of MCP servers that is known\n  --> other.json\n",
         ),
         (vec!["utf16.json"], "error[bad_config]: the file is not UTF-8 text\n  --> utf16.json\n"),
+        (
+            vec!["list.json"],
+            "error[bad_request]: this is no configuration of MCP servers that is known\n  --> list.json\n",
+        ),
         (vec!["none.json"], "error[not_found]: there is no such file\n  --> none.json\n"),
         (vec!["zed"], "error[not_found]: Zed has no configuration\n"),
         (vec!["."], "error[bad_request]: this is not a file\n  --> .\n"),

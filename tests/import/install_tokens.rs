@@ -54,6 +54,9 @@ fn a_file_that_others_could_read_is_the_users_alone_once_it_has_a_token() {
         assert!(said.starts_with("Nothing to do: ") && said.contains(is_now), "{said}");
         assert_eq!(mode(&desk, CURSOR), 0o600);
         assert!(!desk.run(&["install", "cursor", "--http"]).contains("readable"));
+
+        desk.run(&["install", "cursor", "--undo"]);
+        assert_eq!((desk.read(CURSOR), mode(&desk, CURSOR)), (text.to_owned(), copy_mode));
     }
 }
 

@@ -91,6 +91,13 @@ impl UserTextFile {
         made.map_err(|error| self.file_problem("change the permissions of", &error))
     }
 
+    /// Give it the permissions that its copy kept.
+    pub fn restore_permissions(&self, copy: &UserTextFile) -> Result<()> {
+        let Ok(kept) = fs::metadata(&copy.path) else { return Ok(()) };
+        let restored = fs::set_permissions(&self.path, kept.permissions());
+        restored.map_err(|error| self.file_problem("change the permissions of", &error))
+    }
+
     /// Keep it as it is under another name, with `private` for this user alone. The first
     /// copy stays: it is the one from before anything was changed.
     pub fn create_backup(&self, private: bool) -> Result<()> {

@@ -286,7 +286,11 @@ impl InstallOutcome {
             None => file.remove_file()?,
         }
         if self.copy == Some(BackupAction::Drop) {
-            file.read_backup()?.remove_if_exists()?;
+            let copy = file.read_backup()?;
+            if self.text.is_some() {
+                file.restore_permissions(&copy)?;
+            }
+            copy.remove_if_exists()?;
         }
         Ok(())
     }
