@@ -38,7 +38,7 @@ pub(super) fn explain_unread_request(request: &CustomRequest) -> ErrorData {
 
 /// What is wrong with the body of a request that the SDK refused, and the id of the message;
 /// nothing if the message can be read.
-pub(super) fn explain_unread_body(body: &[u8]) -> Option<(Option<RequestId>, ErrorData)> {
+pub(crate) fn explain_unread_body(body: &[u8]) -> Option<(Option<RequestId>, ErrorData)> {
     let message: Json = match serde_json::from_slice(body) {
         Ok(message) => message,
         Err(error) => {

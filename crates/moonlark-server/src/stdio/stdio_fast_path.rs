@@ -16,14 +16,18 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use parking_lot::Mutex;
-use rmcp::model::RequestId;
+use rmcp::RoleServer;
+use rmcp::model::{ErrorCode, RequestId};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
 use super::shared_output::SharedOutput;
-use crate::mcp::{McpFastPath, McpServer, PlainCall, PlainCallClient, parse_plain_call};
+use crate::mcp::{
+    McpFastPath, McpServer, PlainCall, PlainCallClient, explain_unread_body, parse_plain_call,
+};
 
 /// Longer lines are the SDK's.
 const MAX_PLAIN_LINE_BYTES: usize = 64 * 1024;
@@ -68,9 +72,10 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioFastPath<W> {
 
     /// Whether the line is for us; then it is on its way.
     fn take_line(self: &Arc<Self>, line: &[u8]) -> bool {
-        if !self.open.load(Ordering::Acquire) {
-            return false;
-        }
+        (self.open.load(Ordering::Acquire) && self.take_call(line)) || self.refuse_line(line)
+    }
+
+    fn take_call(self: &Arc<Self>, line: &[u8]) -> bool {
         match parse_plain_call(line) {
             // Nobody could be reached yet with what is said before the answer.
             Some(call)
@@ -131,6 +136,22 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioFastPath<W> {
             }
             None => false,
         }
+    }
+
+    /// Whether the line is JSON and no message: then its sender is told why. What is no JSON
+    /// the SDK passes over, since an answer may be echoed.
+    fn refuse_line(self: &Arc<Self>, line: &[u8]) -> bool {
+        let Some((id, error)) = explain_unread_body(line) else { return false };
+        let is_read = || serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(line).is_ok();
+        if error.code == ErrorCode::PARSE_ERROR || is_read() {
+            return false;
+        }
+        let refusal = TxJsonRpcMessage::<RoleServer>::error(error, id);
+        let Ok(refusal) = serde_json::to_vec(&refusal) else { return false };
+        let this = self.clone();
+        // A client that is gone needs no answer.
+        self.tasks.spawn(async move { this.output.send_line(refusal).await.is_ok() });
+        true
     }
 }
 

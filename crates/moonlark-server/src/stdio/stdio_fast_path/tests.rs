@@ -144,6 +144,35 @@ async fn before_the_first_request_everything_is_the_sdks() {
 }
 
 #[tokio::test]
+async fn json_that_is_no_message_is_refused_in_words() {
+    for is_open in [false, true] {
+        let mut scene = scene();
+        scene.short.open.store(is_open, Ordering::Release);
+        let ping = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
+        for (line, id, expected) in [
+            (
+                format!("[{ping}]"),
+                serde_json::Value::Null,
+                "batches are not supported: send each message in a request of its own",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":3}"#.to_owned(),
+                json!(3),
+                "method must be a string, where a message is no answer",
+            ),
+            ("7".to_owned(), serde_json::Value::Null, "a message must be an object, got a number"),
+        ] {
+            scene.say(&format!("{line}\n{ping}\nno JSON\n\n")).await;
+            for passed in [ping, "no JSON", ""] {
+                assert_eq!(scene.passed().await, format!("{passed}\n"));
+            }
+            let answer = scene.answer().await;
+            assert_eq!((&answer["id"], &answer["error"]["message"]), (&id, &json!(expected)));
+        }
+    }
+}
+
+#[tokio::test]
 async fn calls_of_a_session_are_the_sdks_until_its_client_knows_of_it() {
     let mut scene = scene();
     let old = format!("{}\n", case_call(1, "same"));
@@ -153,9 +182,12 @@ async fn calls_of_a_session_are_the_sdks_until_its_client_knows_of_it() {
     for (path, message) in session_call_cases() {
         let line = format!("{message}\n");
         scene.say(&format!("{line}end\n")).await;
-        let expected = if path == CasePath::Sdk { line } else { "end\n".to_owned() };
+        // What is no message is nobody's.
+        let is_message = message["jsonrpc"] == "2.0" && !message["id"].is_object();
+        let is_sdks = path == CasePath::Sdk && is_message;
+        let expected = if is_sdks { line } else { "end\n".to_owned() };
         assert_eq!(scene.passed().await, expected);
-        if path == CasePath::Sdk {
+        if is_sdks {
             assert_eq!(scene.passed().await, "end\n");
         }
     }
