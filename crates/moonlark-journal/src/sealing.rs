@@ -12,11 +12,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::{Problem, Result};
 use moonlark_state::read_or_make_key;
+use parking_lot::Mutex;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 
+/// Nonces that the system is asked for at once: a call of it costs as much as sealing.
+const NONCES_PER_FILL: usize = 256;
+
 pub(crate) struct JournalSeal {
     key: LessSafeKey,
+    nonces: Mutex<Vec<[u8; NONCE_LEN]>>,
     tokens: hmac::Key,
     digests: hmac::Key,
     logs: hmac::Key,
@@ -65,6 +70,7 @@ impl JournalSeal {
         let key = UnboundKey::new(&CHACHA20_POLY1305, sealing.as_ref()).ok()?;
         Some(JournalSeal {
             key: LessSafeKey::new(key),
+            nonces: Mutex::default(),
             tokens: hmac::Key::new(hmac::HMAC_SHA256, tokens.as_ref()),
             digests: hmac::Key::new(hmac::HMAC_SHA256, digests.as_ref()),
             logs: hmac::Key::new(hmac::HMAC_SHA256, logs.as_ref()),
@@ -77,15 +83,25 @@ impl JournalSeal {
         id: RecordId,
         mut plain: Vec<u8>,
     ) -> Result<Vec<u8>> {
-        let mut nonce = [0; NONCE_LEN];
         let failed = |_| Problem::internal("a value could not be sealed for the journal");
-        getrandom::fill(&mut nonce).map_err(|_| failed(ring::error::Unspecified))?;
+        let nonce = self.take_nonce().map_err(|_| failed(ring::error::Unspecified))?;
         let aad = Aad::from(associated_data(spot, id));
         self.key
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut plain)
             .map_err(failed)?;
         plain.extend_from_slice(&nonce);
         Ok(plain)
+    }
+
+    /// Random bytes that nothing else has had.
+    fn take_nonce(&self) -> Result<[u8; NONCE_LEN], getrandom::Error> {
+        let mut nonces = self.nonces.lock();
+        if nonces.is_empty() {
+            let mut bytes = [0; NONCES_PER_FILL * NONCE_LEN];
+            getrandom::fill(&mut bytes)?;
+            nonces.extend_from_slice(bytes.as_chunks().0);
+        }
+        nonces.pop().ok_or(getrandom::Error::UNEXPECTED)
     }
 
     pub(crate) fn open_value(

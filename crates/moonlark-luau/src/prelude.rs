@@ -47,17 +47,14 @@ impl LuauPrelude {
         )
     }
 
-    /// For scripts of agents. Each has a VM of its own, so the modules are made
-    /// when they are first named.
+    /// For scripts of agents.
     pub(crate) fn for_agents(modules: &[Module]) -> Result<Arc<LuauPrelude>> {
         let mut functions = Vec::new();
         let mut source = [include_str!("prelude.luau"), include_str!("prelude_sdk.luau")].concat();
         // Said below, in the part for these scripts.
-        source.push_str("local lazy, recorded = {}, nil\n");
-        for module in modules.iter().filter(|module| !module.only_in_tests) {
-            let made = render_module(module, &mut functions, PreludeAudience::Agents);
-            let _ = writeln!(source, "function lazy.{}() return {made} end", module.name);
-        }
+        source.push_str("local recorded\n");
+        let modules = modules.iter().filter(|module| !module.only_in_tests);
+        push_lazy_modules(&mut source, modules, &mut functions, PreludeAudience::Agents);
         source.push_str(include_str!("prelude_run.luau"));
         source.push_str(include_str!("prelude_parallel.luau"));
         source.push_str(include_str!("prelude_answer.luau"));
@@ -76,10 +73,8 @@ impl LuauPrelude {
             include_str!("prelude_require.luau"),
         ]
         .concat();
-        for module in modules {
-            let made = render_module(module, &mut functions, whose);
-            let _ = writeln!(source, "base.{} = {made}", module.name);
-        }
+        push_lazy_modules(&mut source, modules, &mut functions, whose);
+        source.push_str(include_str!("prelude_modules.luau"));
         source.push_str(more);
         source.push_str(include_str!("prelude_end.luau"));
         Self::compile_prelude(source, functions, whose)
@@ -113,6 +108,21 @@ impl LuauPrelude {
 
     pub(crate) fn find_function(&self, id: usize) -> Option<&ModuleFunction> {
         self.functions.get(id)
+    }
+}
+
+/// Functions that make the modules, for when a script names one: most name few of them,
+/// and all of them are a third of what a VM holds.
+fn push_lazy_modules<'a>(
+    source: &mut String,
+    modules: impl Iterator<Item = &'a Module>,
+    functions: &mut Vec<ModuleFunction>,
+    whose: PreludeAudience,
+) {
+    source.push_str("local lazy = {}\n");
+    for module in modules {
+        let made = render_module(module, functions, whose);
+        let _ = writeln!(source, "function lazy.{}() return {made} end", module.name);
     }
 }
 

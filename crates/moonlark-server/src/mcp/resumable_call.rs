@@ -99,7 +99,9 @@ pub(super) async fn begin_call(
     session: &Arc<McpClientSession>,
 ) -> Result<ResumableCall> {
     let (client, questions) = McpCaller::new(context.clone(), session.clone(), sequel, wants.level);
-    let (listen, events) = (!wants.is_empty()).then(event_channel).unzip();
+    // A modern client may ask for progress when it goes on with the call.
+    let tells_progress = wants.progress.is_some() || is_modern(context);
+    let (listen, events) = (!wants.is_empty()).then(|| event_channel(tells_progress)).unzip();
     let client = Some(Arc::new(client) as Arc<dyn CallClient>);
     let options = CallOptions::from(caller).with_client(client).with_events(listen);
     let call = gateway.open_call_when_admitted(options).await?;
@@ -115,11 +117,19 @@ pub(super) async fn begin_call(
     Ok(ResumableCall { running, events, questions, open, asked: 0, untold })
 }
 
-/// Bounded by the limits on log output and by the thinning of progress.
-fn event_channel() -> (CallEventSink, mpsc::UnboundedReceiver<CallEvent>) {
+/// Bounded by the limits on log output and by the thinning of progress. What no client is
+/// told does not get here: each event wakes the task that makes the call.
+fn event_channel(tells_progress: bool) -> (CallEventSink, mpsc::UnboundedReceiver<CallEvent>) {
     let (sender, events) = mpsc::unbounded_channel();
     let tell = move |event| {
-        let _ = sender.send(event);
+        let is_told = match &event {
+            CallEvent::Log { .. } | CallEvent::Relayed { .. } => true,
+            CallEvent::Progress { .. } => tells_progress,
+            CallEvent::Step(_) => false,
+        };
+        if is_told {
+            let _ = sender.send(event);
+        }
     };
     (Arc::new(tell), events)
 }
