@@ -171,3 +171,32 @@ fn a_caller_whose_scripts_hold_its_share_is_refused_and_others_are_served() {
         if answer.status == 200 { Ok(()) } else { Err(answer.text()) }
     });
 }
+
+#[test]
+fn what_a_burst_of_scripts_took_is_given_back() {
+    let config = CONFIG.replace("memory_total = '64MB'", "runs = 1000");
+    let project = Project::new(&[("moonlark.toml", &config), ("tools/hello.lua", HELLO)]);
+    let server = project.serve();
+    let script = "sleep(250) return 1";
+    for answer in
+        [server.post("execute", &json!({"script": "return 1"})), server.post("hello", &json!({}))]
+    {
+        assert_eq!(answer.0, 200, "{}", answer.1);
+    }
+    let idle = status(server.pid(), "VmRSS:");
+    for _ in 0..2 {
+        let holders = Holders::start(&server, 300, &json!({ "script": script }), None);
+        eventually("the scripts", || {
+            let held = figure(&server, "moonlark_script_memory_bytes", None);
+            let enough = held > 300.0 * 200_000.0;
+            if enough { Ok(()) } else { Err(format!("{held} bytes are held")) }
+        });
+        assert!(status(server.pid(), "VmRSS:") > 2 * idle, "a burst takes more than that");
+        holders.hang_up();
+        eventually("the memory", || {
+            let now = status(server.pid(), "VmRSS:");
+            let back = now <= 2 * idle;
+            if back { Ok(()) } else { Err(format!("{now} KB, and {idle} KB before")) }
+        });
+    }
+}
