@@ -1,14 +1,24 @@
 //! The prelude with the host modules written into it, compiled once.
+//!
+//! What a server needs when it starts is compiled when its source changes, by
+//! `cargo x generate`: compiling was a quarter of what a start costs.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use mlua::chunk::Compiler;
 use moonlark_core::module::{Module, ModuleFunction};
 use moonlark_core::{Problem, Result, Value};
+use sha2::{Digest, Sha256};
+
+/// The digest of a source, and what comes of compiling it.
+const TOOLS_BYTECODE: &[u8] = include_bytes!("prelude_bytecode/tools.bin");
+const AGENTS_BYTECODE: &[u8] = include_bytes!("prelude_bytecode/agents.bin");
+const SOURCE_DIGEST_BYTES: usize = 32;
 
 pub(crate) struct LuauPrelude {
-    bytecode: Vec<u8>,
+    bytecode: Cow<'static, [u8]>,
     functions: Vec<ModuleFunction>,
     whose: PreludeAudience,
 }
@@ -23,74 +33,32 @@ enum PreludeAudience {
 
 impl LuauPrelude {
     pub(crate) fn new(modules: &[Module]) -> Result<Arc<LuauPrelude>> {
-        Self::build_prelude(
-            modules.iter().filter(|module| !module.only_in_tests),
-            "",
-            PreludeAudience::Tools,
-        )
+        Self::compile_prelude(tools_source(modules), PreludeAudience::Tools)
     }
 
     pub(crate) fn for_connectors(modules: &[Module]) -> Result<Arc<LuauPrelude>> {
         let modules = modules.iter().filter(|module| !module.only_in_tests);
-        Self::build_prelude(
-            modules,
-            include_str!("prelude_connector.luau"),
-            PreludeAudience::Connectors,
-        )
+        let (more, whose) = (include_str!("prelude_connector.luau"), PreludeAudience::Connectors);
+        Self::compile_prelude(build_source(modules, more, whose), whose)
     }
 
     pub(crate) fn for_tests(modules: &[Module]) -> Result<Arc<LuauPrelude>> {
-        Self::build_prelude(
-            modules.iter(),
-            include_str!("prelude_testing.luau"),
-            PreludeAudience::Tools,
-        )
+        let (more, whose) = (include_str!("prelude_testing.luau"), PreludeAudience::Tools);
+        Self::compile_prelude(build_source(modules.iter(), more, whose), whose)
     }
 
-    /// For scripts of agents.
     pub(crate) fn for_agents(modules: &[Module]) -> Result<Arc<LuauPrelude>> {
-        let mut functions = Vec::new();
-        let mut source = [include_str!("prelude.luau"), include_str!("prelude_sdk.luau")].concat();
-        // Said below, in the part for these scripts.
-        source.push_str("local recorded\n");
-        let modules = modules.iter().filter(|module| !module.only_in_tests);
-        push_lazy_modules(&mut source, modules, &mut functions, PreludeAudience::Agents);
-        source.push_str(include_str!("prelude_run.luau"));
-        source.push_str(include_str!("prelude_parallel.luau"));
-        source.push_str(include_str!("prelude_answer.luau"));
-        Self::compile_prelude(source, functions, PreludeAudience::Agents)
-    }
-
-    fn build_prelude<'a>(
-        modules: impl Iterator<Item = &'a Module>,
-        more: &str,
-        whose: PreludeAudience,
-    ) -> Result<Arc<LuauPrelude>> {
-        let mut functions = Vec::new();
-        let mut source = [
-            include_str!("prelude.luau"),
-            include_str!("prelude_sdk.luau"),
-            include_str!("prelude_require.luau"),
-        ]
-        .concat();
-        push_lazy_modules(&mut source, modules, &mut functions, whose);
-        source.push_str(include_str!("prelude_modules.luau"));
-        source.push_str(more);
-        source.push_str(include_str!("prelude_end.luau"));
-        Self::compile_prelude(source, functions, whose)
+        Self::compile_prelude(agents_source(modules), PreludeAudience::Agents)
     }
 
     fn compile_prelude(
-        source: String,
-        functions: Vec<ModuleFunction>,
+        (source, functions): PreludeSource,
         whose: PreludeAudience,
     ) -> Result<Arc<LuauPrelude>> {
-        // Without names and lines, which nobody is shown: they are a third of what a
-        // new VM has to read.
-        let compiler = Compiler::new().set_optimization_level(2).set_debug_level(0);
-        let bytecode = compiler
-            .compile(source)
-            .map_err(|error| Problem::internal(format!("the prelude does not compile: {error}")))?;
+        let bytecode = match committed_bytecode(&source, whose) {
+            Some(bytecode) => Cow::Borrowed(bytecode),
+            None => Cow::Owned(compile_source(&source)?),
+        };
         Ok(Arc::new(LuauPrelude { bytecode, functions, whose }))
     }
 
@@ -109,6 +77,78 @@ impl LuauPrelude {
     pub(crate) fn find_function(&self, id: usize) -> Option<&ModuleFunction> {
         self.functions.get(id)
     }
+}
+
+/// The files of compiled preludes that belong to `modules`, by their paths in this crate: for
+/// `cargo x generate`, which writes them.
+pub fn prelude_bytecode_files(modules: &[Module]) -> Result<[(&'static str, Vec<u8>); 2]> {
+    let file = |(source, _): (String, _)| -> Result<Vec<u8>> {
+        Ok([Sha256::digest(&source).as_slice(), &compile_source(&source)?].concat())
+    };
+    Ok([
+        ("src/prelude_bytecode/tools.bin", file(tools_source(modules))?),
+        ("src/prelude_bytecode/agents.bin", file(agents_source(modules))?),
+    ])
+}
+
+fn committed_bytecode(source: &str, whose: PreludeAudience) -> Option<&'static [u8]> {
+    let committed = match whose {
+        PreludeAudience::Tools => TOOLS_BYTECODE,
+        PreludeAudience::Agents => AGENTS_BYTECODE,
+        PreludeAudience::Connectors => return None,
+    };
+    let (digest, bytecode) = committed.split_at_checked(SOURCE_DIGEST_BYTES)?;
+    (digest == Sha256::digest(source).as_slice()).then_some(bytecode)
+}
+
+fn compile_source(source: &str) -> Result<Vec<u8>> {
+    // Without names and lines, which nobody is shown: they are a third of what a
+    // new VM has to read.
+    let compiler = Compiler::new().set_optimization_level(2).set_debug_level(0);
+    compiler
+        .compile(source)
+        .map_err(|error| Problem::internal(format!("the prelude does not compile: {error}")))
+}
+
+/// A prelude with the functions that it names by number.
+type PreludeSource = (String, Vec<ModuleFunction>);
+
+fn tools_source(modules: &[Module]) -> PreludeSource {
+    let modules = modules.iter().filter(|module| !module.only_in_tests);
+    build_source(modules, "", PreludeAudience::Tools)
+}
+
+/// For scripts of agents.
+fn agents_source(modules: &[Module]) -> PreludeSource {
+    let mut functions = Vec::new();
+    let mut source = [include_str!("prelude.luau"), include_str!("prelude_sdk.luau")].concat();
+    // Said below, in the part for these scripts.
+    source.push_str("local recorded\n");
+    let modules = modules.iter().filter(|module| !module.only_in_tests);
+    push_lazy_modules(&mut source, modules, &mut functions, PreludeAudience::Agents);
+    source.push_str(include_str!("prelude_run.luau"));
+    source.push_str(include_str!("prelude_parallel.luau"));
+    source.push_str(include_str!("prelude_answer.luau"));
+    (source, functions)
+}
+
+fn build_source<'a>(
+    modules: impl Iterator<Item = &'a Module>,
+    more: &str,
+    whose: PreludeAudience,
+) -> PreludeSource {
+    let mut functions = Vec::new();
+    let mut source = [
+        include_str!("prelude.luau"),
+        include_str!("prelude_sdk.luau"),
+        include_str!("prelude_require.luau"),
+    ]
+    .concat();
+    push_lazy_modules(&mut source, modules, &mut functions, whose);
+    source.push_str(include_str!("prelude_modules.luau"));
+    source.push_str(more);
+    source.push_str(include_str!("prelude_end.luau"));
+    (source, functions)
 }
 
 /// Functions that make the modules, for when a script names one: most name few of them,

@@ -1,6 +1,6 @@
 //! `cargo x generate`: files that are made from code and committed.
 //!
-//! Each is a function from nothing to text; this file is the list of them.
+//! Each is a function from nothing to its content; this file is the list of them.
 //! With `--check` nothing is written: a file that differs is an error, so that
 //! code and documentation cannot drift apart.
 
@@ -44,10 +44,10 @@ fn repository_root() -> PathBuf {
 }
 
 /// Every generated file: where it is, what is in it.
-fn all() -> Result<Vec<(&'static str, String)>> {
+fn all() -> Result<Vec<(String, Vec<u8>)>> {
     let modules = made_from("the modules in crates/moonlark-host");
     let definitions = moonlark::cli::editor_definitions()?;
-    Ok(vec![
+    let texts = [
         ("types/moonlark.d.luau", commented("--", "luau/contract.d.luau", &definitions.luau)),
         ("types/__builtins__.pyi", commented("#", "starlark/contract.pyi", &definitions.starlark)),
         ("schema/moonlark.schema.json", format!("{:#}\n", moonlark_config::config_json_schema())),
@@ -55,17 +55,22 @@ fn all() -> Result<Vec<(&'static str, String)>> {
         ("docs/reference/configuration.md", moonlark_config::render_config_reference()),
         ("docs/reference/cli.md", cli_page::page()),
         ("docs/reference/problems.md", problems_page::page()),
-    ])
+    ];
+    let compiled = moonlark_luau::prelude_bytecode_files(&moonlark_host::host_modules())?;
+    let compiled =
+        compiled.into_iter().map(|(path, bytes)| (format!("crates/moonlark-luau/{path}"), bytes));
+    let texts = texts.into_iter().map(|(path, text)| (path.to_owned(), text.into_bytes()));
+    Ok(texts.chain(compiled).collect())
 }
 
 fn write() -> Result<()> {
-    for (path, text) in differing()? {
-        let file = repository_root().join(path);
+    for (path, content) in differing()? {
+        let file = repository_root().join(&path);
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder of {path}"))?;
         }
-        fs::write(&file, text).with_context(|| format!("cannot write {path}"))?;
+        fs::write(&file, content).with_context(|| format!("cannot write {path}"))?;
         println!("wrote {path}");
     }
     Ok(())
@@ -73,7 +78,7 @@ fn write() -> Result<()> {
 
 /// Fail when a committed file is not what the code says.
 fn compare() -> Result<()> {
-    let differing: Vec<&str> = differing()?.into_iter().map(|(path, _)| path).collect();
+    let differing: Vec<String> = differing()?.into_iter().map(|(path, _)| path).collect();
     if differing.is_empty() {
         return Ok(());
     }
@@ -83,10 +88,10 @@ fn compare() -> Result<()> {
     )
 }
 
-fn differing() -> Result<Vec<(&'static str, String)>> {
+fn differing() -> Result<Vec<(String, Vec<u8>)>> {
     let mut all = all()?;
-    all.retain(|(path, text)| {
-        fs::read_to_string(repository_root().join(path)).ok().as_deref() != Some(text)
+    all.retain(|(path, content)| {
+        fs::read(repository_root().join(path)).ok().as_ref() != Some(content)
     });
     Ok(all)
 }
