@@ -37,7 +37,7 @@ LARGE = {"pypi:botocore": 16000, "pypi:google-api-python-client": 24000}
 LETTERS = 900
 LARGEST_ARCHIVE = 20_000_000
 PERMISSIVE = re.compile(r"\b(mit|bsd|apache|isc|unlicense|zlib|cc0|0bsd|psf|python software|hpnd|wordnet)\b", re.I)
-RESTRICTIVE = re.compile(r"gpl|proprietary|non-?commercial|-nc\b|bsl|business source|elastic|commons clause", re.I)
+RESTRICTIVE = re.compile(r"gpl|general public|proprietary|non-?commercial|-nc\b|bsl|business source|elastic|commons clause", re.I)
 # What search is measured on, or comes near it: none of it may be learned.
 KEPT_OUT = re.compile(r"\bmcp\b|model context protocol|anthropic|claude|octokit|api\.github|libafl", re.I)
 
@@ -121,10 +121,10 @@ def fetched(kind, name, version=None, digest=None, *_):
     if kind == "crates":
         manifest = re.search(rb'^license\s*=\s*"([^"]*)"', dict(files_of(content)).get("Cargo.toml", b""), re.M)
         licence = manifest.group(1).decode() if manifest else ""
-    licence = " ".join(licence.split())[:80]
+    licence = " ".join(licence.split())
     if not PERMISSIVE.search(licence) or (RESTRICTIVE.search(licence) and " or " not in licence.lower()):
         return None
-    return version, licence, found, content
+    return version, licence[:80], found, content
 
 
 def files_of(content):
