@@ -1,4 +1,4 @@
-"""Makes moonlark-static-1.bin, the embedding model in the binary.
+"""Makes moonlark-static-1.bin, the model before, which half of the table of the present one begins as.
 
     pip install numpy==2.4.6 scipy==1.17.1 onnx==1.23.2 onnxruntime==1.31.1 \
         tokenizers==0.23.3 safetensors==0.8.0
@@ -37,7 +37,7 @@ if len(sys.argv) != 6:
     sys.exit("usage: make.py WORK-FOLDER NPM CRATES PYPI DEBIAN (addresses to download from)")
 WORK = Path(sys.argv[1])
 NPM, CRATES_AT, PYPI, DEBIAN_AT = (address.rstrip("/") for address in sys.argv[2:])
-OUT = Path(__file__).parent / "moonlark-static-1.bin"
+OUT = WORK / "moonlark-static-1.bin"
 
 DIMENSIONS = 256
 # Pieces of a text that the teacher reads.

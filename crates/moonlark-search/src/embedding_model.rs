@@ -16,16 +16,20 @@ use wordpiece::WordPieceTokenizer;
 #[derive(Default)]
 pub struct StaticEmbeddingModel {
     pieces: WordPieceTokenizer,
-    /// A row of signed bytes for each piece.
+    /// A row for each piece, two numbers to a byte: the low halves of the bytes
+    /// are the first half of the numbers, the high halves the second.
     rows: &'static [u8],
-    /// What the bytes of each row are multiplied by.
+    /// What the numbers of each row are multiplied by.
     scales: Vec<f32>,
     dimensions: usize,
 }
 
 /// Changes whenever vectors made before can no longer be compared with those
 /// made now.
-const STATIC_MODEL_ID: &str = "moonlark-static-1";
+const STATIC_MODEL_ID: &str = "moonlark-static-2";
+
+/// Half a byte is from 0 to 15, and stands for a number from -7.5 to 7.5.
+const HALF_BYTE_MIDDLE: f32 = 7.5;
 
 /// Bytes of a text that are looked at.
 const MAX_EMBEDDED_TEXT_BYTES: usize = 1024 * 1024;
@@ -60,14 +64,17 @@ impl StaticEmbeddingModel {
     }
 
     fn add_piece_vector(&self, piece: u32, sum: &mut [f32]) {
-        let start = piece as usize * self.dimensions;
+        let half = self.dimensions / 2;
+        let start = piece as usize * half;
         let (Some(row), Some(scale)) =
-            (self.rows.get(start..start + self.dimensions), self.scales.get(piece as usize))
+            (self.rows.get(start..start + half), self.scales.get(piece as usize))
         else {
             return;
         };
-        for (sum, number) in sum.iter_mut().zip(row) {
-            *sum += scale * f32::from(*number as i8);
+        let (first, second) = sum.split_at_mut(half);
+        for ((first, second), byte) in first.iter_mut().zip(second).zip(row) {
+            *first += scale * (f32::from(byte & 15) - HALF_BYTE_MIDDLE);
+            *second += scale * (f32::from(byte >> 4) - HALF_BYTE_MIDDLE);
         }
     }
 }

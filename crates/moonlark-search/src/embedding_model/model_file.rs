@@ -3,9 +3,9 @@
 use super::StaticEmbeddingModel;
 use super::wordpiece::WordPieceTokenizer;
 
-static MODEL_FILE: &[u8] = include_bytes!("../../model/moonlark-static-1.bin");
+static MODEL_FILE: &[u8] = include_bytes!("../../model/moonlark-static-2.bin");
 
-/// `MLSE`, then four numbers: pieces, dimensions, bytes of the vocabulary. All
+/// `MLS4`, then three numbers: pieces, dimensions, bytes of the vocabulary. All
 /// numbers are little-endian.
 const MODEL_HEADER_BYTES: usize = 16;
 
@@ -20,14 +20,14 @@ fn parse_model(file: &'static [u8]) -> Option<StaticEmbeddingModel> {
         let bytes = file.get(at..at + 4)?.try_into().ok()?;
         usize::try_from(u32::from_le_bytes(bytes)).ok()
     };
-    if file.get(..4)? != b"MLSE" {
+    if file.get(..4)? != b"MLS4" {
         return None;
     }
     let (pieces, dimensions, letters) = (number(4)?, number(8)?, number(12)?);
     let rest = file.get(MODEL_HEADER_BYTES..)?;
     let (vocabulary, rest) = rest.split_at_checked(letters)?;
     let (scales, rows) = rest.split_at_checked(pieces * 4)?;
-    if rows.len() != pieces * dimensions {
+    if dimensions % 2 != 0 || rows.len() != pieces * (dimensions / 2) {
         return None;
     }
     let scales = scales.as_chunks::<4>().0.iter().map(|it| f32::from_le_bytes(*it)).collect();
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn the_file_is_whole() {
         let model = parse_model(MODEL_FILE).unwrap();
-        assert_eq!((model.dimensions, model.scales.len()), (256, 29_156));
+        assert_eq!((model.dimensions, model.scales.len()), (256, 53_156));
         assert!(model.scales.iter().all(|it| it.is_finite() && *it >= 0.0));
     }
 
