@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::check;
-use crate::prelude::LuauPrelude;
+use crate::prelude::{self, LuauPrelude};
 use crate::script_memory::ScriptMemory;
 use crate::vm_pool::VmPool;
 use crate::watchdog::VmInterrupt;
@@ -86,6 +86,12 @@ impl LuauEngine {
     /// What the VMs of this process hold together.
     pub fn memory_metrics(&self) -> Vec<MetricFamily> {
         ScriptMemory::of_process().metric_families()
+    }
+
+    /// The compiled preludes as they are to be committed, by their paths in this crate: for
+    /// `cargo x generate`, which writes them.
+    pub fn prelude_bytecode_files(&self) -> Result<[(&'static str, Vec<u8>); 2]> {
+        prelude::prelude_bytecode_files(&self.0.modules)
     }
 
     /// Make in the background what the first of these scripts would have to wait for.

@@ -51,7 +51,6 @@ pub use engine::{ExpectedScripts, LuauEngine};
 pub use execute_tool::{ExecuteSettings, LuauCheckMode};
 pub use luau_test_file::LuauTestFile;
 pub use moonlark_core::script_snapshot::ScriptFileReader;
-pub use prelude::prelude_bytecode_files;
 pub use prompt_script::{PromptArgument, PromptHeader, PromptScript};
 pub use repl_entry::{ParsedReplEntry, ReplDefinition};
 pub use script_unit::MAX_LUAU_SOURCE_BYTES;

@@ -79,9 +79,8 @@ impl LuauPrelude {
     }
 }
 
-/// The files of compiled preludes that belong to `modules`, by their paths in this crate: for
-/// `cargo x generate`, which writes them.
-pub fn prelude_bytecode_files(modules: &[Module]) -> Result<[(&'static str, Vec<u8>); 2]> {
+/// The files of compiled preludes that belong to `modules`, by their paths in this crate.
+pub(crate) fn prelude_bytecode_files(modules: &[Module]) -> Result<[(&'static str, Vec<u8>); 2]> {
     let file = |(source, _): (String, _)| -> Result<Vec<u8>> {
         Ok([Sha256::digest(&source).as_slice(), &compile_source(&source)?].concat())
     };

@@ -56,7 +56,8 @@ fn all() -> Result<Vec<(String, Vec<u8>)>> {
         ("docs/reference/cli.md", cli_page::page()),
         ("docs/reference/problems.md", problems_page::page()),
     ];
-    let compiled = moonlark_luau::prelude_bytecode_files(&moonlark_host::host_modules())?;
+    let engine = moonlark_luau::LuauEngine::new(&moonlark_host::host_modules())?;
+    let compiled = engine.prelude_bytecode_files()?;
     let compiled =
         compiled.into_iter().map(|(path, bytes)| (format!("crates/moonlark-luau/{path}"), bytes));
     let texts = texts.into_iter().map(|(path, text)| (path.to_owned(), text.into_bytes()));
