@@ -1,6 +1,7 @@
 //! The floor under MCP: a bare rmcp server with a native echo tool.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use axum::routing::get;
@@ -24,11 +25,25 @@ pub struct FloorRmcp {
     /// Tools to list.
     #[arg(long, default_value_t = 1)]
     tools: usize,
+    /// Tools that say nothing about what they may do.
+    #[arg(long)]
+    without_annotations: bool,
+    /// How long each call takes, in milliseconds.
+    #[arg(long, default_value_t = 0)]
+    delay: u64,
 }
 
 impl FloorRmcp {
     pub fn run(self) -> Result<()> {
-        let native = Native { tools: (0..self.tools.min(10_000)).map(describe).collect() };
+        let tools = (0..self.tools.min(10_000)).map(describe);
+        let native = Native {
+            tools: if self.without_annotations {
+                tools.collect()
+            } else {
+                tools.map(annotate).collect()
+            },
+            delay: Duration::from_millis(self.delay),
+        };
         if !self.stdio {
             return super::floor_axum::serve(router(native));
         }
@@ -56,13 +71,17 @@ pub(super) fn router(handler: impl ServerHandler + Clone) -> Router {
 #[derive(Clone)]
 struct Native {
     tools: Arc<[Tool]>,
+    delay: Duration,
 }
 
 /// The same tools that `scripts` writes for Moonlark.
 fn describe(index: usize) -> Tool {
     let name = if index == 0 { "echo".to_owned() } else { super::scripts::name(index) };
     let Value::Object(schema) = super::scripts::schema() else { unreachable!("an object") };
-    let mut tool = Tool::new(name, super::scripts::DESCRIPTION, schema);
+    Tool::new(name, super::scripts::DESCRIPTION, schema)
+}
+
+fn annotate(mut tool: Tool) -> Tool {
     let mut annotations = ToolAnnotations::new();
     annotations.read_only_hint = Some(true);
     annotations.destructive_hint = Some(true);
@@ -91,6 +110,9 @@ impl ServerHandler for Native {
         request: CallToolRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
         let arguments = request.arguments.unwrap_or_default();
         let message = arguments.get("message").and_then(Value::as_str).unwrap_or_default();
         let result = CallToolResult::structured(json!({"echo": format!("Echo: {message}")}));

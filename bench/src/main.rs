@@ -19,6 +19,7 @@ mod knowledge;
 mod machine;
 mod old_clients;
 mod openapi;
+mod peers;
 mod plain_bm25;
 mod process;
 mod report;
@@ -51,7 +52,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use report::Section;
+use report::{ReportPage, Section};
 
 /// What Moonlark costs, against floors measured in the same run.
 #[derive(Parser)]
@@ -106,6 +107,8 @@ enum Benchmark {
         #[command(flatten)]
         options: Options,
     },
+    /// Beside ToolScript, Context Harness, starlark-mcp and my-cool-proxy, which you have built.
+    Peers(peers::Peers),
     /// Rules and the journal on the path of a call, and a server under ten times its load.
     Trust {
         #[command(flatten)]
@@ -189,6 +192,7 @@ impl Benchmark {
             }
             Benchmark::Run { options } => options.measure("run", vec![Box::new(run::run)]),
             Benchmark::Start { options } => options.measure("start", vec![Box::new(start::run)]),
+            Benchmark::Peers(peers) => peers.run(),
             Benchmark::Trust { options } => options.measure("trust", vec![Box::new(trust::run)]),
             Benchmark::Openapi { options } => {
                 options.measure("openapi", vec![Box::new(openapi::run)])
@@ -209,16 +213,31 @@ impl Benchmark {
 }
 
 impl Options {
-    fn measure(&self, name: &str, parts: Vec<Run>) -> Result<()> {
+    fn measure(&self, name: &'static str, parts: Vec<Run>) -> Result<()> {
+        self.measure_page(&ReportPage::with_floors(name), parts)
+    }
+
+    fn measure_page(&self, page: &ReportPage, parts: Vec<Run>) -> Result<()> {
         process::raise_open_files();
         let round = Duration::from_secs_f64(self.seconds);
         let effort = Effort { rounds: self.rounds, round, warm_up: round / 6 };
         let mut sections: Vec<Section> = Vec::new();
+        let mut failure = None;
         for run in parts {
-            sections.extend(run(effort)?);
+            match run(effort) {
+                Ok(measured) => sections.extend(measured),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
         }
-        let report = report::render(name, &sections, effort)?;
+        let report = report::render(page, &sections, effort)?;
         println!("{report}");
+        // What was measured before is worth reading, but no page.
+        if let Some(error) = failure {
+            return Err(error);
+        }
         if let Some(out) = &self.out {
             std::fs::write(out, &report)
                 .with_context(|| format!("cannot write {}", out.display()))?;

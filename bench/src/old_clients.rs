@@ -191,6 +191,16 @@ impl SessionGateway {
 
 /// The call in a new session.
 fn begin_over_http(server: &Server, version: &str) -> Result<Request> {
+    let mut requests = requests_in_session(server, version, &[session_call(1)])?;
+    requests.pop().context("no request")
+}
+
+/// Messages in a new session, all of which call `echo` in some way.
+pub(super) fn requests_in_session(
+    server: &Server,
+    version: &str,
+    messages: &[Value],
+) -> Result<Vec<Request>> {
     let accept = ("Accept", "application/json, text/event-stream");
     let begin = Request::post("/mcp", &[accept], &initialize(version), "");
     let session = block_on(async {
@@ -202,10 +212,11 @@ fn begin_over_http(server: &Server, version: &str) -> Result<Request> {
     });
     let session = session.context("no session over HTTP")?;
     let headers = [accept, ("Mcp-Session-Id", session.as_str()), ("MCP-Protocol-Version", version)];
-    Ok(Request::post("/mcp", &headers, &session_call(1), ANSWER))
+    let request = |message| Request::post("/mcp", &headers, message, ANSWER);
+    Ok(messages.iter().map(request).collect())
 }
 
-fn block_on<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
+pub(super) fn block_on<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(what)
 }
 
@@ -219,7 +230,7 @@ fn initialize(version: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
 }
 
-fn initialized() -> Value {
+pub(super) fn initialized() -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
 }
 

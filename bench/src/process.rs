@@ -4,15 +4,45 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+/// Fields of `/proc/PID/stat`, counted after the command.
+const USER_AND_SYSTEM_FIELD: usize = 11;
+const CHILDREN_FIELD: usize = 13;
+
 /// CPU time used so far by all threads of a process.
 pub(super) fn cpu(pid: u32) -> Result<Duration> {
+    ticks(pid, USER_AND_SYSTEM_FIELD)
+}
+
+/// CPU time of children that have ended and were waited for.
+pub(super) fn ended_children_cpu(pid: u32) -> Result<Duration> {
+    ticks(pid, CHILDREN_FIELD)
+}
+
+/// CPU time used so far by all threads of a process, where hundredths of a second are too
+/// coarse.
+pub(super) fn precise_cpu(pid: u32) -> Result<Duration> {
+    let pid_of_clock = libc::pid_t::try_from(pid)?;
+    // SAFETY: plain values that the calls fill in.
+    let time = unsafe {
+        let mut clock: libc::clockid_t = 0;
+        let mut time: libc::timespec = std::mem::zeroed();
+        let known = libc::clock_getcpuclockid(pid_of_clock, &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut time) == 0;
+        known.then_some(time)
+    };
+    let time = time.with_context(|| format!("process {pid} is gone"))?;
+    Ok(Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec)?))
+}
+
+/// User and system time together.
+fn ticks(pid: u32, first_field: usize) -> Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .with_context(|| format!("process {pid} is gone"))?;
     // The command, in parentheses, may hold anything; numbers follow it.
     let numbers = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: u64 = numbers
         .split_whitespace()
-        .skip(11)
+        .skip(first_field)
         .take(2)
         .filter_map(|ticks| ticks.parse::<u64>().ok())
         .sum();
@@ -50,6 +80,15 @@ pub(super) fn status(pid: u32) -> Result<Status> {
             .with_context(|| format!("no {key} of process {pid}"))
     };
     Ok(Status { resident: number("VmRSS:")? * 1024, threads: number("Threads:")? })
+}
+
+/// Resident memory in bytes, where a page that several processes share counts in parts.
+pub(super) fn proportional_memory(pid: u32) -> Result<u64> {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
+        .with_context(|| format!("process {pid} is gone"))?;
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(kilobytes.with_context(|| format!("no memory of process {pid}"))? * 1024)
 }
 
 /// Allow as many open files as the system lets us; children inherit it.

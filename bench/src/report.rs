@@ -15,14 +15,63 @@ pub(super) struct Section {
     pub(super) rows: Vec<Row>,
 }
 
+/// What differs from page to page.
+pub(super) struct ReportPage {
+    name: &'static str,
+    /// After «the ratios compare with».
+    compared_with: &'static str,
+    columns: &'static str,
+    /// At the end.
+    closing: &'static str,
+}
+
+impl ReportPage {
+    /// Ratios to a floor.
+    pub(super) fn with_floors(name: &'static str) -> ReportPage {
+        ReportPage {
+            name,
+            compared_with: "a floor measured in the same run, in turns ({rounds}): the least that \
+                            the same work costs there",
+            columns: "ratio to floor | goal | met | Moonlark | floor | CPU per request, Moonlark : \
+                      floor",
+            closing: "",
+        }
+    }
+
+    /// Ratios to a program of the same kind.
+    pub(super) fn with_peers(name: &'static str, closing: &'static str) -> ReportPage {
+        ReportPage {
+            name,
+            compared_with: "a program of the same kind that others wrote, measured in the same \
+                            run, in turns ({rounds})",
+            columns: "ratio to peer | goal | met | Moonlark | peer | beside it, Moonlark : peer",
+            closing,
+        }
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Row {
     what: String,
     ratio: String,
-    goal: Option<(String, bool)>,
+    goal: Option<RowGoal>,
+    /// Shown where the goal is missed.
+    reason: Option<&'static str>,
     ours: String,
     floor: String,
     cpu: String,
+}
+
+struct RowGoal {
+    text: String,
+    verdict: GoalVerdict,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GoalVerdict {
+    Met,
+    Missed,
+    NotMeasured,
 }
 
 impl Row {
@@ -63,8 +112,26 @@ impl Row {
     }
 
     pub(super) fn goal(mut self, goal: impl Into<String>, met: bool) -> Row {
-        self.goal = Some((goal.into(), met));
+        let verdict = if met { GoalVerdict::Met } else { GoalVerdict::Missed };
+        self.goal = Some(RowGoal { text: goal.into(), verdict });
         self
+    }
+
+    /// Why the goal is missed, should it be.
+    pub(super) fn reason(mut self, reason: &'static str) -> Row {
+        self.reason = Some(reason);
+        self
+    }
+
+    /// With a goal or without.
+    pub(super) fn not_measured(mut self, goal: Option<String>) -> Row {
+        self.goal = goal.map(|text| RowGoal { text, verdict: GoalVerdict::NotMeasured });
+        self.ratio = "not measured".to_owned();
+        self
+    }
+
+    fn verdict(&self) -> Option<GoalVerdict> {
+        self.goal.as_ref().map(|goal| goal.verdict)
     }
 }
 
@@ -104,50 +171,75 @@ fn per_second(rate: f64) -> String {
     format!("{rate:.0}/s")
 }
 
-pub(super) fn render(name: &str, sections: &[Section], effort: Effort) -> Result<String> {
+pub(super) fn render(
+    page_kind: &ReportPage,
+    sections: &[Section],
+    effort: Effort,
+) -> Result<String> {
     let mut page = String::new();
-    let goals = || {
-        sections
-            .iter()
-            .flat_map(|section| &section.rows)
-            .filter_map(|row| Some((row, row.goal.as_ref()?)))
-    };
-    let met = goals().filter(|(_, (_, met))| *met).count();
+    let ReportPage { name, compared_with, columns, closing } = page_kind;
     writeln!(page, "# Benchmarks: {name}\n")?;
     writeln!(page, "Written by `cargo x bench {name}`. {}\n", machine::describe()?)?;
+    let rounds = format!("{} rounds of {} s, medians", effort.rounds, effort.round.as_secs_f64());
     writeln!(
         page,
-        "Absolute figures belong to that machine and moment. The ratios compare with a floor \
-         measured in the same run, in turns ({} rounds of {} s, medians): the least that the \
-         same work costs there.\n",
-        effort.rounds,
-        effort.round.as_secs_f64()
+        "Absolute figures belong to that machine and moment. The ratios compare with {}.\n",
+        compared_with.replace("{rounds}", &rounds)
     )?;
-    if goals().next().is_some() {
-        writeln!(page, "**{met} of {} goals are met.**\n", goals().count())?;
-    }
+    write_verdicts(&mut page, sections)?;
     for section in sections {
         writeln!(page, "## {}\n\n{}\n", section.title, section.about)?;
-        writeln!(
-            page,
-            "| | ratio to floor | goal | met | Moonlark | floor | CPU per request, Moonlark : floor |"
-        )?;
-        writeln!(page, "|---|---|---|---|---|---|---|")?;
+        writeln!(page, "| | {columns} |\n|---|---|---|---|---|---|---|")?;
         for row in &section.rows {
-            let (goal, met) = match &row.goal {
-                Some((goal, true)) => (goal.as_str(), "yes"),
-                Some((goal, false)) => (goal.as_str(), "**no**"),
-                None => ("", ""),
-            };
-            let ratio =
-                if row.ratio.is_empty() { String::new() } else { format!("**{}**", row.ratio) };
-            let Row { what, ours, floor, cpu, .. } = row;
-            writeln!(page, "| {what} | {ratio} | {goal} | {met} | {ours} | {floor} | {cpu} |")?;
+            write_row(&mut page, row)?;
         }
         writeln!(page)?;
+        write_reasons(&mut page, section)?;
     }
+    page.push_str(closing);
     // One newline at the end of a file.
     page.truncate(page.trim_end().len());
     page.push('\n');
     Ok(page)
+}
+
+fn write_verdicts(page: &mut String, sections: &[Section]) -> std::fmt::Result {
+    let rows = sections.iter().flat_map(|section| &section.rows);
+    let verdicts: Vec<GoalVerdict> = rows.filter_map(Row::verdict).collect();
+    let count = |wanted: GoalVerdict| verdicts.iter().filter(|it| **it == wanted).count();
+    let (met, left_out) = (count(GoalVerdict::Met), count(GoalVerdict::NotMeasured));
+    let measured = verdicts.len() - left_out;
+    if measured > 0 {
+        writeln!(page, "**{met} of {measured} goals are met.**\n")?;
+    }
+    if left_out > 0 {
+        writeln!(page, "{left_out} more were not measured.\n")?;
+    }
+    Ok(())
+}
+
+fn write_row(page: &mut String, row: &Row) -> std::fmt::Result {
+    let Row { what, ours, floor, cpu, .. } = row;
+    let goal = row.goal.as_ref().map_or("", |goal| &goal.text);
+    let met = match row.verdict() {
+        Some(GoalVerdict::Met) => "yes",
+        Some(GoalVerdict::Missed) => "**no**",
+        Some(GoalVerdict::NotMeasured) | None => "",
+    };
+    let ratio = if row.ratio.is_empty() { String::new() } else { format!("**{}**", row.ratio) };
+    writeln!(page, "| {what} | {ratio} | {goal} | {met} | {ours} | {floor} | {cpu} |")
+}
+
+fn write_reasons(page: &mut String, section: &Section) -> std::fmt::Result {
+    let missed = section.rows.iter().filter(|row| row.verdict() == Some(GoalVerdict::Missed));
+    let reasons: Vec<(&str, &str)> =
+        missed.filter_map(|row| Some((row.what.as_str(), row.reason?))).collect();
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    writeln!(page, "What misses its goal:\n")?;
+    for (what, reason) in reasons {
+        writeln!(page, "- **{what}**: {reason}")?;
+    }
+    writeln!(page)
 }

@@ -78,6 +78,12 @@ impl Waited {
 
 /// Send `request` on that many connections at once.
 pub(super) fn measure(server: &Server, calls: usize, request: &Request) -> Result<Waited> {
+    measure_each(server, vec![request.clone(); calls])
+}
+
+/// Send each of `requests` on a connection of its own, at once.
+pub(super) fn measure_each(server: &Server, requests: Vec<Request>) -> Result<Waited> {
+    let calls = requests.len();
     let pid = server.pid();
     super::scale::settle(pid)?;
     let idle = process::status(pid)?;
@@ -88,7 +94,7 @@ pub(super) fn measure(server: &Server, calls: usize, request: &Request) -> Resul
         let watching = Watching::start(pid);
         let cpu = process::cpu(pid)?;
         let began = Instant::now();
-        ask(connections, request).await?;
+        ask(connections, requests).await?;
         let wall = began.elapsed().as_secs_f64();
         let peak = watching.end()?;
         anyhow::Ok(Waited {
@@ -114,10 +120,9 @@ async fn connect(server: &Server, calls: usize) -> Result<Vec<Connection>> {
     opening.join_all().await.into_iter().collect()
 }
 
-async fn ask(connections: Vec<Connection>, request: &Request) -> Result<()> {
+async fn ask(connections: Vec<Connection>, requests: Vec<Request>) -> Result<()> {
     let mut asking = JoinSet::new();
-    for mut connection in connections {
-        let request = request.clone();
+    for (mut connection, request) in connections.into_iter().zip(requests) {
         asking.spawn(async move { connection.ask(&request).await });
     }
     asking.join_all().await.into_iter().try_for_each(|answer| answer.map(drop))
