@@ -20,6 +20,7 @@ mod machine;
 mod old_clients;
 mod openapi;
 mod plain_bm25;
+mod porter_fts5;
 mod process;
 mod report;
 mod retrieval;

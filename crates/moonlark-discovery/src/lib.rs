@@ -18,6 +18,7 @@ mod function_list;
 mod function_search;
 mod function_summary;
 mod index_cache;
+mod request_search;
 mod resources;
 #[cfg(test)]
 mod test_catalog;
