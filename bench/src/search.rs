@@ -2,6 +2,7 @@
 
 mod cross_validation;
 mod judgement;
+mod nothing_fits;
 mod path_questions;
 mod product_search;
 mod question_sets;
@@ -23,7 +24,7 @@ use cross_validation::cross_validate;
 use judgement::{AnswerWorth, SetWorth, confidence_interval, mean_of_sets};
 use product_search::ask_search_docs;
 use question_sets::{
-    QuestionFamily, QuestionSet, SearchedCatalog, UnanswerableQuestions, load_apis, load_retrieval,
+    QuestionFamily, QuestionSet, UnanswerableQuestions, load_apis, load_retrieval,
 };
 
 #[derive(Args)]
@@ -67,7 +68,8 @@ impl Search {
 }
 
 /// What ranks the functions of a catalog.
-const WAYS: [&str; 5] = ["search_docs", "words alone", "vectors alone", "FTS5, Porter", "plain BM25"];
+const WAYS: [&str; 5] =
+    ["search_docs", "words alone", "vectors alone", "FTS5, Porter", "plain BM25"];
 
 /// One set by all of [`WAYS`].
 type WorthByWay = [SetWorth; WAYS.len()];
@@ -82,7 +84,8 @@ fn write_page(
     writeln!(page, "# Benchmarks: search\n")?;
     writeln!(page, "Written by `cargo x bench search`. {}\n", machine::describe()?)?;
     writeln!(page, "{ABOUT}\n")?;
-    let judged = sets.iter().map(|set| judge_by_all_ways(&runtime, set)).collect::<Result<Vec<_>>>()?;
+    let judged =
+        sets.iter().map(|set| judge_by_all_ways(&runtime, set)).collect::<Result<Vec<_>>>()?;
     let of_family = |family: QuestionFamily| {
         let sets = sets.iter().zip(&judged);
         sets.filter(move |(set, _)| set.family == family).collect::<Vec<_>>()
@@ -95,7 +98,7 @@ fn write_page(
             _ => write_ndcg(&mut page, &sets)?,
         }
     }
-    write_nothing_fits(&mut page, &runtime, sets, unanswerable)?;
+    page.push_str(&nothing_fits::section(&runtime, sets, unanswerable)?);
     if !quick {
         writeln!(page, "## Weights\n\n{ABOUT_WEIGHTS}\n")?;
         let tuned: Vec<&QuestionSet> =
@@ -277,60 +280,6 @@ fn interval(sets: &[&SetWorth], of: fn(&AnswerWorth) -> f64) -> String {
     let [low, high] = confidence_interval(sets, of);
     format!("({low:.3}–{high:.3})")
 }
-
-/// How often nothing is said to fit where nothing does, and where something does.
-fn write_nothing_fits(
-    page: &mut String,
-    runtime: &Runtime,
-    sets: &[QuestionSet],
-    unanswerable: &[UnanswerableQuestions],
-) -> Result<()> {
-    writeln!(page, "## Nothing fits\n\n{ABOUT_NOTHING_FITS}\n")?;
-    writeln!(page, "| questions | asked | said to fit | nothing fits |\n|---|---|---|---|")?;
-    let mut row = |what: &str, asked: &mut dyn Iterator<Item = (&SearchedCatalog, &str)>| {
-        let (mut all, mut fit) = (0_usize, 0_usize);
-        for (searched, question) in asked {
-            all += 1;
-            fit += usize::from(ask_search_docs(runtime, searched, question, None)?.fits);
-        }
-        let share = |part: usize| part as f64 * 100.0 / all.max(1) as f64;
-        writeln!(page, "| {what} | {all} | {:.1} % | {:.1} % |", share(fit), share(all - fit))?;
-        anyhow::Ok(())
-    };
-    let near = unanswerable.iter().flat_map(|it| {
-        it.questions.iter().map(|question| (&*it.catalog, question.as_str()))
-    });
-    row("of the same field that nothing answers", &mut near.into_iter())?;
-    let everyday =
-        || sets.iter().filter(|it| it.family == QuestionFamily::Everyday);
-    let far = everyday().enumerate().flat_map(|(at, set)| {
-        // The API after the next, so that no two of a kind meet.
-        let other = everyday().cycle().nth(at + 2).map(|it| &*it.catalog);
-        set.questions.iter().filter_map(move |it| Some((other?, it.text.as_str())))
-    });
-    row("of another API", &mut far.into_iter())?;
-    let answered = |five: bool| -> Result<Vec<(&SearchedCatalog, &str)>> {
-        let mut found = Vec::new();
-        for set in everyday() {
-            for question in &set.questions {
-                let answer = ask_search_docs(runtime, &set.catalog, &question.text, Some(5))?;
-                let right = |it: &usize| question.parts.iter().any(|part| part.contains_key(it));
-                if answer.functions.iter().any(right) == five {
-                    found.push((&*set.catalog, question.text.as_str()));
-                }
-            }
-        }
-        Ok(found)
-    };
-    row("everyday, answered among the first five", &mut answered(true)?.into_iter())?;
-    row("everyday, not answered there", &mut answered(false)?.into_iter())?;
-    writeln!(page)?;
-    Ok(())
-}
-
-const ABOUT_NOTHING_FITS: &str = "`search_docs` says \"Nothing fits\", with what comes nearest, \
-    where the best function scores less than a threshold. How often it says so of questions that \
-    nothing answers, and of such that something does.";
 
 /// For those who work on the ranking.
 fn print_missed(sets: &[QuestionSet]) -> Result<()> {

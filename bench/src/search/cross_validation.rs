@@ -27,12 +27,24 @@ const TUNED_WEIGHTS: [TunedWeight; 11] = [
     TunedWeight { name: "name", values: &[2.0, 4.0], set: |it, to| it.fields[0].weight = to },
     TunedWeight { name: "summary", values: &[0.8, 2.0], set: |it, to| it.fields[1].weight = to },
     TunedWeight { name: "path", values: &[0.0, 0.75, 2.5], set: |it, to| it.fields[2].weight = to },
-    TunedWeight { name: "inputs", values: &[0.0, 0.15, 0.6], set: |it, to| it.fields[4].weight = to },
+    TunedWeight {
+        name: "inputs",
+        values: &[0.0, 0.15, 0.6],
+        set: |it, to| it.fields[4].weight = to,
+    },
     TunedWeight { name: "outputs", values: &[0.0, 0.3], set: |it, to| it.fields[5].weight = to },
     TunedWeight { name: "path line", values: &[0.0, 0.5, 1.5], set: |it, to| it.path_line = to },
-    TunedWeight { name: "same action", values: &[0.0, 0.5, 1.0], set: |it, to| it.same_action = to },
+    TunedWeight {
+        name: "same action",
+        values: &[0.0, 0.5, 1.0],
+        set: |it, to| it.same_action = to,
+    },
     TunedWeight { name: "literal", values: &[0.0, 1.0], set: |it, to| it.literal = to },
-    TunedWeight { name: "best clause", values: &[0.0, 0.1, 0.35], set: |it, to| it.best_clause = to },
+    TunedWeight {
+        name: "best clause",
+        values: &[0.0, 0.1, 0.35],
+        set: |it, to| it.best_clause = to,
+    },
     TunedWeight {
         name: "vectors",
         values: &[0.02, 0.03, 0.055, 0.075],

@@ -137,8 +137,7 @@ pub(super) fn mean_of_sets<'a>(
 /// Between what and what the mean of the sets lies in 95 of 100 draws of as many
 /// questions from each set.
 pub(super) fn confidence_interval(sets: &[&SetWorth], of: fn(&AnswerWorth) -> f64) -> [f64; 2] {
-    let values: Vec<Vec<f64>> =
-        sets.iter().map(|set| set.0.iter().map(of).collect()).collect();
+    let values: Vec<Vec<f64>> = sets.iter().map(|set| set.0.iter().map(of).collect()).collect();
     let mut draw = RepeatableDraws(0x9e37_79b9_7f4a_7c15);
     let mut means: Vec<f64> = (0..BOOTSTRAP_ROUNDS)
         .map(|_| {

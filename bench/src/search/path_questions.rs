@@ -78,10 +78,18 @@ mod tests {
     #[test]
     fn a_path_and_a_verb_make_a_question() {
         for (method, path, expected) in [
-            ("PATCH", "/repos/{owner}/{repo}/issues/{number}", Some("change the issue of the repo")),
+            (
+                "PATCH",
+                "/repos/{owner}/{repo}/issues/{number}",
+                Some("change the issue of the repo"),
+            ),
             ("GET", "/api/v1/namespaces/{namespace}/pods", Some("show all pods of the namespace")),
             ("POST", "/v1/quotes/{quote}/accept", Some("accept the quote")),
-            ("POST", "/2010-04-01/Accounts/{Sid}/Calls.json", Some("make a new call of the account")),
+            (
+                "POST",
+                "/2010-04-01/Accounts/{Sid}/Calls.json",
+                Some("make a new call of the account"),
+            ),
             ("DELETE", "/user/emails", Some("remove the email of the user")),
             ("GET", "/{id}", None),
             ("TRACE", "/pets", None),

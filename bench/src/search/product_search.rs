@@ -10,6 +10,8 @@ use super::question_sets::SearchedCatalog;
 
 /// The most that `search_docs` answers.
 const MAX_LIMIT: usize = 50;
+/// The letters of a question that it takes; whoever has more asks by the first.
+const MAX_QUERY_CHARS: usize = 10_000;
 /// How the line begins that names what there was no room for.
 const MORE_NAMES_PREFIX: &str = "also: ";
 const FUNCTION_PREFIX: &str = "sdk.";
@@ -27,7 +29,8 @@ pub(super) fn ask_search_docs(
     limit: Option<usize>,
 ) -> Result<ProductAnswer> {
     let mut args = Object::new();
-    args.insert("query".to_owned(), question.into());
+    let end = question.char_indices().nth(MAX_QUERY_CHARS).map_or(question.len(), |(at, _)| at);
+    args.insert("query".to_owned(), question[..end].into());
     let limit = limit.map(|it| Value::Int(it.min(MAX_LIMIT) as i64));
     args.extend(limit.map(|it| ("limit".to_owned(), it)));
     let call = searched.gateway.open_call(Caller::new("bench"))?;

@@ -1,10 +1,11 @@
 //! The sets of questions: retrieval sets on disk, and what can be asked of large APIs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use moonlark_core::catalog::numbered_until_free;
 use moonlark_core::schema::Schema;
 use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::{Catalog, Tool, Value};
@@ -76,8 +77,8 @@ pub(super) fn load_retrieval(folder: &Path) -> Result<Vec<QuestionSet>> {
     retrieval::load(folder)?
         .into_iter()
         .map(|set| {
-            let tools = set.documents.iter().enumerate().map(|(at, it)| document_tool(at, it));
-            let catalog = Arc::new(SearchedCatalog::new(&set.name, tools.collect())?);
+            let catalog =
+                Arc::new(SearchedCatalog::new(&set.name, document_tools(&set.documents))?);
             let questions = set.questions.into_iter();
             let questions =
                 questions.map(|(text, relevant)| AskedQuestion { text, parts: vec![relevant] });
@@ -87,16 +88,26 @@ pub(super) fn load_retrieval(folder: &Path) -> Result<Vec<QuestionSet>> {
         .collect()
 }
 
-/// A title as the name, a text as the description.
-fn document_tool(number: usize, document: &Document) -> Tool {
-    let source =
-        Arc::new(Source { kind: SourceKind::Upstream, name: "documents".to_owned() });
-    let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
-    let input = Schema::description_only(serde_json::Map::new());
-    let mut tool = Tool::new(format!("documents.d{number}"), source, input, body);
-    tool.original_name = Some(document.title.clone());
-    tool.description = document.text.clone();
-    tool
+/// Titles as names, texts as descriptions. Of equal titles the later ones get numbers,
+/// as tools of several servers do.
+fn document_tools(documents: &[Document]) -> Vec<Tool> {
+    let source = Arc::new(Source { kind: SourceKind::Upstream, name: "documents".to_owned() });
+    let mut taken: HashSet<String> = HashSet::new();
+    let tools = documents.iter().map(|document| {
+        let title = if document.title.is_empty() { "untitled" } else { &document.title };
+        let name = if taken.contains(title) {
+            numbered_until_free(title, |name| taken.contains(name))
+        } else {
+            title.to_owned()
+        };
+        taken.insert(name.clone());
+        let body = ToolBody::from_fn(|_, _| Ok(Value::Null));
+        let input = Schema::description_only(serde_json::Map::new());
+        let mut tool = Tool::new(format!("documents.{name}"), source.clone(), input, body);
+        tool.description = document.text.clone();
+        tool
+    });
+    tools.collect()
 }
 
 /// What is asked of the APIs that there are questions about.

@@ -7,7 +7,7 @@ use moonlark_core::value::Value;
 use serde_json::{Map, Value as Json};
 
 use crate::text_index::{
-    IndexEntry, RankingWeights, TextIndex, TextIndexBuilder, split_first_sentence,
+    IndexEntry, IndexHit, RankingWeights, TextIndex, TextIndexBuilder, split_first_sentence,
 };
 
 /// How deep parameters are looked at, and how much of them.
@@ -29,6 +29,16 @@ pub struct FoundFunction<'a> {
     pub score: f32,
     /// The question is its name or its summary.
     pub exact: bool,
+    /// How much of the question's words it has, and how near its meaning is.
+    pub coverage: f32,
+    pub cosine: f32,
+}
+
+/// How well the best of what was found fits the question: what its words have of it
+/// and how near it is, each at its best. Comparable from catalog to catalog.
+pub fn best_fit(found: &[FoundFunction<'_>]) -> f32 {
+    let best = |of: fn(&FoundFunction<'_>) -> f32| found.iter().map(of).fold(0.0, f32::max);
+    best(|it| it.coverage) + best(|it| it.cosine)
 }
 
 impl FunctionIndex {
@@ -65,7 +75,8 @@ impl FunctionIndex {
             let at = starts.partition_point(|start| *start <= hit.entry as usize).checked_sub(1)?;
             let source = catalog.sdk().sources().get(at)?;
             let function = source.functions.get(hit.entry as usize - starts[at])?;
-            Some(FoundFunction { source, function, score: hit.score, exact: hit.exact })
+            let IndexHit { score, exact, coverage, cosine, .. } = *hit;
+            Some(FoundFunction { source, function, score, exact, coverage, cosine })
         });
         found.collect()
     }

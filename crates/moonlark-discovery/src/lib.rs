@@ -32,7 +32,8 @@ use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::{Catalog, Result, Tool};
 
 pub use described_functions::{DescribedFunction, find_functions};
-pub use function_index::{FoundFunction, FunctionIndex};
+pub use function_index::{FoundFunction, FunctionIndex, best_fit};
+pub use function_search::MIN_FIT;
 use index_cache::FunctionIndexCache;
 
 /// What agents see the names of all functions before.

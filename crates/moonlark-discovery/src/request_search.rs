@@ -10,8 +10,8 @@ use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::visible_text::visible_line;
 use moonlark_search::split_requests;
 
-use crate::function_index::FunctionIndex;
-use crate::function_search::MIN_FITTING_SCORE;
+use crate::function_index::{FoundFunction, FunctionIndex, best_fit};
+use crate::function_search::MIN_FIT;
 
 /// A function of the answer.
 pub(crate) struct AnsweringFunction<'a> {
@@ -38,9 +38,8 @@ pub(crate) fn answer_requests<'a>(
     let mut answers: Vec<AnsweringFunction<'a>> = Vec::new();
     for request in split_requests(question) {
         let hits = index.search(catalog, &request, only, 1);
-        let Some(hit) = hits.first().filter(|it| it.exact || it.score >= MIN_FITTING_SCORE) else {
-            continue;
-        };
+        let fits = |it: &&FoundFunction<'_>| it.exact || best_fit(&hits) >= MIN_FIT;
+        let Some(hit) = hits.first().filter(fits) else { continue };
         let request = Some(visible_line(&request));
         let answer = AnsweringFunction { source: hit.source, function: hit.function, request };
         if !answers.iter().any(|it| it.is_same(&answer)) {

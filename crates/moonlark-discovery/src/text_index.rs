@@ -20,6 +20,7 @@ pub use index_builder::{IndexEntry, TextIndexBuilder};
 pub use ranking_weights::RankingWeights;
 pub use summaries::split_first_sentence;
 
+use moonlark_search::bm25::MAX_TERM_WEIGHT;
 use moonlark_search::proximity::proximity_gain;
 use moonlark_search::{
     CollectionStats, CosineStats, FusionCandidate, QueryLiterals, RowBitmap, StaticEmbeddingModel,
@@ -29,13 +30,14 @@ use resolved_query::{ActionWords, QueryPair, ResolvedQuery, ResolvedTerm};
 use summaries::{LineKind, SummaryLines};
 use vocabulary::IndexVocabulary;
 
-/// How many of the best are looked at again.
+/// How many of the best are looked at again, of a question and of a clause of it.
 const MAX_RERANKED_ENTRIES: usize = 100;
+const MAX_RERANKED_CLAUSE_ENTRIES: usize = 30;
 /// The least cosine of an entry that has no word of the question: what is
 /// further away is there only because something has to be the nearest.
-const MIN_SEMANTIC_COSINE: f32 = 0.3;
+const MIN_SEMANTIC_COSINE: f32 = 0.2;
 /// Rows that say how near rows are to a clause in general.
-const MAX_SAMPLED_ROWS: usize = 1024;
+const MAX_SAMPLED_ROWS: usize = 256;
 
 /// Between the fields of an entry in [`TextIndex::texts`].
 const FIELD_SEPARATOR: u32 = u32::MAX;
@@ -76,12 +78,19 @@ pub struct IndexHit {
     pub score: f32,
     /// The question is its name or its summary.
     pub exact: bool,
+    /// How much of what the question's words could reach this one has, from 0 to 1.
+    pub coverage: f32,
+    /// How near its vector is; 0 where there are no vectors.
+    pub cosine: f32,
 }
 
 /// Every entry's score for a question or a clause of it.
 struct ScoredQuestion {
     asked: ResolvedQuery,
     scores: Vec<f32>,
+    /// The same by words alone.
+    by_words: Vec<f32>,
+    vector: Vec<i8>,
     /// The entries that were judged by words and by vectors.
     judged: Vec<u32>,
 }
@@ -121,7 +130,7 @@ impl TextIndex {
         let accepted = self.accepted_entries(accept);
         let accept = |entry: u32| accepted.as_ref().is_none_or(|it| it.get(entry as usize));
         let whole = self.score_question(question, None, accepted.as_ref());
-        let mut scores = whole.scores;
+        let mut scores = whole.scores.clone();
         let clauses = split_clauses(question);
         if clauses.len() > 1 && self.weights.best_clause > 0.0 {
             let mut best = vec![0.0_f32; scores.len()];
@@ -141,8 +150,25 @@ impl TextIndex {
         for hit in &mut hits {
             let score = scores[hit.entry as usize];
             (hit.exact, hit.score) = (hit.score > score, score);
+            (hit.coverage, hit.cosine) = self.measure_fit(&whole, hit.entry);
         }
         hits
+    }
+
+    /// How much of the question's words an entry has, and how near it is.
+    fn measure_fit(&self, question: &ScoredQuestion, entry: u32) -> (f32, f32) {
+        let most = MAX_TERM_WEIGHT * question.asked.asked;
+        let words = question.by_words[entry as usize];
+        let coverage = if most > 0.0 { (words / most).clamp(0.0, 1.0) } else { 0.0 };
+        let row = self.row_of(entry, question.vector.len());
+        let cosine = row.map_or(0.0, |row| cosine_similarity(row, &question.vector));
+        (coverage, cosine.clamp(0.0, 1.0))
+    }
+
+    /// The vector of an entry, if there are any of this length.
+    fn row_of(&self, entry: u32, length: usize) -> Option<&[i8]> {
+        let start = entry as usize * length;
+        self.rows.get(start..start + length).filter(|row| !row.is_empty())
     }
 
     /// The entries that count, or nothing where all do.
@@ -164,18 +190,25 @@ impl TextIndex {
         accepted: Option<&RowBitmap>,
     ) -> ScoredQuestion {
         let literals = QueryLiterals::find(text);
-        let asked = self.resolve_query(text, &literals);
+        // Looking for words like unknown ones takes time, and was done for the whole.
+        let asked = self.resolve_query(text, &literals, candidates.is_none());
         let mut scores = self.keyword_scores(&asked);
         let accept = |entry: u32| accepted.is_none_or(|it| it.get(entry as usize));
-        let by_words = best_hits(&scores, MAX_RERANKED_ENTRIES, accept);
-        for hit in &by_words {
+        let most = match candidates {
+            None => MAX_RERANKED_ENTRIES,
+            Some(_) => MAX_RERANKED_CLAUSE_ENTRIES,
+        };
+        let best = best_hits(&scores, most, accept);
+        for hit in &best {
             scores[hit.entry as usize] += self.entry_proximity_gain(&asked, hit.entry)
                 + self.best_summary_gain(&asked, hit.entry);
         }
-        let mut judged: Vec<u32> = by_words.iter().map(|hit| hit.entry).collect();
+        let mut judged: Vec<u32> = best.iter().map(|hit| hit.entry).collect();
+        let by_words = scores.clone();
+        let mut vector = Vec::new();
         if !self.rows.is_empty() {
             let text = literals.rest.as_deref().unwrap_or(text);
-            let vector = quantize_vector(&StaticEmbeddingModel::builtin().embed(text));
+            vector = quantize_vector(&StaticEmbeddingModel::builtin().embed(text));
             let cosines = match candidates {
                 None => {
                     let found = top_k(&self.rows, &vector, MAX_RERANKED_ENTRIES, accepted);
@@ -192,7 +225,7 @@ impl TextIndex {
             judged.dedup();
             scores = self.fuse_with_vectors(&vector, cosines, &asked, &judged, &scores);
         }
-        ScoredQuestion { asked, scores, judged }
+        ScoredQuestion { asked, scores, by_words, vector, judged }
     }
 
     /// What to order by: an entry of just this name comes before all others, and far
@@ -243,7 +276,7 @@ impl TextIndex {
         scores: &[f32],
     ) -> Vec<f32> {
         let candidate = |entry: &u32| {
-            let row = self.rows.chunks_exact(vector.len()).nth(*entry as usize);
+            let row = self.row_of(*entry, vector.len());
             let semantic = row.map(|row| cosine_similarity(row, vector));
             FusionCandidate { id: *entry, keyword: scores[*entry as usize], semantic }
         };
@@ -351,8 +384,13 @@ impl TextIndex {
 fn best_hits(scores: &[f32], most: usize, accept: impl Fn(u32) -> bool) -> Vec<IndexHit> {
     let order =
         |a: &IndexHit, b: &IndexHit| b.score.total_cmp(&a.score).then(a.entry.cmp(&b.entry));
-    let scored =
-        (0..).zip(scores).map(|(entry, score)| IndexHit { entry, score: *score, exact: false });
+    let scored = (0..).zip(scores).map(|(entry, score)| IndexHit {
+        entry,
+        score: *score,
+        exact: false,
+        coverage: 0.0,
+        cosine: 0.0,
+    });
     let mut hits: Vec<IndexHit> =
         scored.filter(|hit| hit.score > 0.0 && accept(hit.entry)).collect();
     if most == 0 {

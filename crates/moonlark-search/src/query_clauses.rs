@@ -125,8 +125,7 @@ fn first_word(text: &str) -> Option<(&str, String)> {
 }
 
 fn begins_with_determiner(text: &str) -> bool {
-    const DETERMINERS: [&str; 9] =
-        ["a", "all", "an", "her", "his", "its", "our", "the", "their"];
+    const DETERMINERS: [&str; 9] = ["a", "all", "an", "her", "his", "its", "our", "the", "their"];
     let first = text.split_whitespace().next().unwrap_or_default();
     DETERMINERS.iter().any(|it| it.eq_ignore_ascii_case(first))
 }
@@ -144,12 +143,15 @@ mod tests {
                 &["find the customer", "refund the last order"],
             ),
             ("Read the page. Write a report!", &["Read the page", "Write a report!"]),
-            ("make a folder, Bob, and share the folder", &["make a folder Bob", "share the folder"]),
+            (
+                "make a folder, Bob, and share the folder",
+                &["make a folder Bob", "share the folder"],
+            ),
             ("post \"this, and that\" today", &["post \"this, and that\" today"]),
-            ("post \"this without end, and that one thing", &[
-                "post \"this without end",
-                "that one thing",
-            ]),
+            (
+                "post \"this without end, and that one thing",
+                &["post \"this without end", "that one thing"],
+            ),
             ("版本 1.2 之後", &["版本 1.2 之後"]),
             ("", &[]),
             (", , and ", &[]),
@@ -170,11 +172,10 @@ mod tests {
                 &["delete the deployment", "delete its service", "delete its ingress"],
             ),
             ("what is in the bin, and who put it there", &[]),
-            ("create a channel, invite Bob and Carol, and set the topic", &[
-                "create a channel",
-                "invite Bob Carol",
-                "set the topic",
-            ]),
+            (
+                "create a channel, invite Bob and Carol, and set the topic",
+                &["create a channel", "invite Bob Carol", "set the topic"],
+            ),
             ("documents about terms and conditions", &[]),
             ("list issues", &[]),
         ] {

@@ -42,8 +42,12 @@ impl QueryLiterals {
         let mut literals = QueryLiterals::default();
         let mut rest = String::with_capacity(question.len());
         let mut outside = FxHashSet::default();
+        let mut ranges: Vec<&Range<usize>> = quoted.iter().chain(&data).collect();
+        ranges.sort_by_key(|range| range.start);
+        let mut ranges = ranges.into_iter().peekable();
         for (at, letter) in question.char_indices() {
-            let inside = quoted.iter().chain(&data).any(|range| range.contains(&at));
+            while ranges.next_if(|range| range.end <= at).is_some() {}
+            let inside = ranges.peek().is_some_and(|range| range.start <= at);
             rest.push(if inside { ' ' } else { letter });
         }
         collect_words(&rest, &mut outside);
@@ -96,8 +100,8 @@ fn words_with_places(question: &str) -> impl Iterator<Item = (usize, &str)> {
 
 fn looks_like_data(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
-    let is_address = word.split_once('@').is_some_and(|(_, host)| host.contains('.'))
-        || word.contains("://");
+    let is_address =
+        word.split_once('@').is_some_and(|(_, host)| host.contains('.')) || word.contains("://");
     let is_path = word.starts_with('/') && word[1..].contains('/');
     let is_handle = word.starts_with(['#', '@']) && word.len() > 1;
     let is_number = word.starts_with(|it: char| it.is_ascii_digit());
@@ -132,7 +136,11 @@ mod tests {
     fn what_is_quoted_or_looks_like_data_is_a_literal() {
         check("post \"deploy finished\" in #general", &["deploi", "finish"], &["gener"]);
         check("ask ann@example.com, please", &[], &["ann", "com", "exampl"]);
-        check("save it to /root/word/a.md (2026-01-01)", &[], &["01", "2026", "md", "root", "word"]);
+        check(
+            "save it to /root/word/a.md (2026-01-01)",
+            &[],
+            &["01", "2026", "md", "root", "word"],
+        );
         check("refund in_1042 of the order", &[], &["1042"]);
         check("delete the \"files\" of S3 and x", &[], &[]);
         check("“set up” and set “far away”", &["awai", "far"], &[]);

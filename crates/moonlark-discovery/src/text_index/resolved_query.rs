@@ -70,7 +70,13 @@ impl ResolvedQuery {
 }
 
 impl TextIndex {
-    pub(super) fn resolve_query(&self, text: &str, literals: &QueryLiterals) -> ResolvedQuery {
+    /// Words that no entry has stand for others that are like them, if it `may_guess`.
+    pub(super) fn resolve_query(
+        &self,
+        text: &str,
+        literals: &QueryLiterals,
+        may_guess: bool,
+    ) -> ResolvedQuery {
         let mut question = ParsedQuery::parse(text);
         if !literals.is_empty() {
             question.discount_terms(|term| self.literal_share(term, literals));
@@ -106,7 +112,7 @@ impl TextIndex {
         let unknown = question.terms.iter().enumerate().filter(|(number, it)| {
             it.kind == QueryTermKind::Word && find(&it.term).is_none() && acts(*number).is_none()
         });
-        for (_, asked) in unknown.take(MAX_UNKNOWN_WORDS) {
+        for (_, asked) in unknown.take(if may_guess { MAX_UNKNOWN_WORDS } else { 0 }) {
             for (id, likeness) in self.vocabulary.find_similar_words(&asked.term) {
                 if !terms.iter().any(|it| it.id == id) {
                     let times = asked.times * SIMILAR_WORD_WEIGHT * likeness;
