@@ -59,14 +59,12 @@ fn cut_at_joints(question: &str) -> Vec<&str> {
     let (mut start, mut at) = (0, 0);
     while at < question.len() {
         let rest = &question[at..];
-        let joint = if rest.starts_with('"') {
+        if let Some(quoted) = rest.strip_prefix('"') {
             // What is quoted stays whole.
-            at += rest[1..].find('"').map_or(1, |end| end + 2);
+            at += quoted.find('"').map_or(1, |end| end + 2);
             continue;
-        } else {
-            joint_length(rest)
-        };
-        match joint {
+        }
+        match joint_length(rest) {
             0 => at += rest.chars().next().map_or(1, char::len_utf8),
             length => {
                 parts.push(question[start..at].trim());
