@@ -112,7 +112,8 @@ pub fn fuse_weighted_scores<I: Copy + Ord>(
         .iter()
         .map(|it| {
             let words = collection.keyword_score(it.keyword);
-            let vectors = it.semantic.map_or(0.0, |cosine| deviation * cosines.deviations_above(cosine));
+            let vectors =
+                it.semantic.map_or(0.0, |cosine| deviation * cosines.deviations_above(cosine));
             let sum = words + vectors;
             let weight = if sum > 0.0 { vectors / sum } else { 0.0 };
             let keyword = collection.keyword_share(it.keyword);

@@ -123,9 +123,10 @@ fn first_word(text: &str) -> Option<(&str, String)> {
 }
 
 fn begins_with_determiner(text: &str) -> bool {
-    const DETERMINERS: [&str; 9] = ["a", "all", "an", "her", "his", "its", "our", "the", "their"];
+    const CLAUSE_DETERMINERS: [&str; 9] =
+        ["a", "all", "an", "her", "his", "its", "our", "the", "their"];
     let first = text.split_whitespace().next().unwrap_or_default();
-    DETERMINERS.iter().any(|it| it.eq_ignore_ascii_case(first))
+    CLAUSE_DETERMINERS.iter().any(|it| it.eq_ignore_ascii_case(first))
 }
 
 #[cfg(test)]

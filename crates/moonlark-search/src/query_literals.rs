@@ -66,12 +66,12 @@ impl QueryLiterals {
 
 /// Quoted texts of two words or more. One quoted word is often a name.
 fn quoted_texts(question: &str) -> Vec<Range<usize>> {
-    const QUOTES: [(char, char); 3] = [('"', '"'), ('“', '”'), ('„', '“')];
+    const QUOTE_PAIRS: [(char, char); 3] = [('"', '"'), ('“', '”'), ('„', '“')];
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(letter) = question[at..].chars().next() {
         let after = at + letter.len_utf8();
-        let end = QUOTES.iter().filter(|(open, _)| *open == letter).find_map(|(_, close)| {
+        let end = QUOTE_PAIRS.iter().filter(|(open, _)| *open == letter).find_map(|(_, close)| {
             let length = question[after..].find(*close)?;
             let text = &question[after..after + length];
             let fits = length <= MAX_QUOTED_BYTES && text.trim().contains(char::is_whitespace);
