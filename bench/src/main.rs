@@ -21,6 +21,7 @@ mod old_clients;
 mod openapi;
 mod peers;
 mod plain_bm25;
+mod porter_fts5;
 mod process;
 mod report;
 mod retrieval;

@@ -22,7 +22,7 @@ pub(super) struct Set {
 #[derive(Clone, Deserialize)]
 pub(super) struct Document {
     #[serde(alias = "_id")]
-    id: String,
+    pub(super) id: String,
     #[serde(default)]
     pub(super) title: String,
     #[serde(default)]
@@ -91,11 +91,6 @@ impl Set {
             .collect();
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Set { name, documents, questions })
-    }
-
-    /// Whether its documents are tools.
-    pub(super) fn is_of_tools(&self) -> bool {
-        self.name.starts_with("tools")
     }
 
     /// What a way to rank documents is worth here.

@@ -57,6 +57,16 @@ fn search_says_what_there_is_to_find() {
 }
 
 #[test]
+fn a_search_says_which_sources_were_never_synced() {
+    let project = handbook(&[]);
+    let notes = |args: &[&str]| super::run_json(&project, args)["result"]["notes"].clone();
+    let said = json!(["handbook has never been synced: `moonlark sync handbook` reads it"]);
+    assert_eq!(notes(&["search", "release"]), said);
+    run(&project, &["sync", "--quiet"]);
+    assert_eq!(notes(&["search", "release"]), Value::Null);
+}
+
+#[test]
 fn a_long_document_is_read_in_parts() {
     let page = format!("# Long\n\n{}\n\n## Rolling back\n\nUndo it.\n", "word ".repeat(400));
     let project = handbook(&[("handbook/long.md", &page)]);

@@ -16,10 +16,21 @@ use tokio::runtime::Runtime;
 use super::harness::Harness;
 use super::weight::{self, Curve};
 use crate::plain_bm25::PlainBm25;
+use crate::porter_fts5::PorterFts5;
 use crate::retrieval::{DEPTH, Document, Set, Worth};
 
-const WAYS: [&str; 6] =
-    ["**hybrid**", "keyword", "semantic", "plain BM25", "Context Harness: keyword", "hybrid"];
+const WAYS: [&str; 7] = [
+    "**hybrid**",
+    "keyword",
+    "semantic",
+    "FTS5, Porter",
+    "plain BM25",
+    "Context Harness: keyword",
+    "hybrid",
+];
+
+/// One set by all of them.
+type WorthByWay = [Worth; WAYS.len()];
 
 pub(super) fn section(sets: &[Set]) -> Result<String> {
     let mut page = String::new();
@@ -29,12 +40,13 @@ pub(super) fn section(sets: &[Set]) -> Result<String> {
         "Questions with known answers, asked of a knowledge base that was synced from the set: \
          documents are cut into chunks, found by their best one, and compared as a whole. \
          `hybrid`, `keyword` and `semantic` are the modes of search; `semantic` is the embedding \
-         in the binary alone. Plain BM25 is the textbook: lower case, nothing stemmed, nothing left \
+         in the binary alone. FTS5 is SQLite's, with Porter stemming, any word of the question and \
+         its own `bm25`, over whole documents. Plain BM25 is the textbook: lower case, nothing stemmed, nothing left \
          out, whole documents. Context Harness is its ranking rebuilt on the same vectors: words as \
          FTS5 takes a question (every one has to be there), and both stretched from 0 to 1 and added \
          with α 0.6.\n"
     )?;
-    let mut measured: Vec<[Worth; 6]> = Vec::new();
+    let mut measured: Vec<WorthByWay> = Vec::new();
     let mut curves = Vec::new();
     for set in sets {
         let (worth, curve) = measure(set)?;
@@ -49,7 +61,7 @@ pub(super) fn section(sets: &[Set]) -> Result<String> {
             let sizes = format!("{} | {}", set.documents.len(), set.questions.len());
             writeln!(page, "| {} | {sizes} | {} |", set.name, row(worth, of))?;
         }
-        let mut means = [Worth::default(); 6];
+        let mut means = [Worth::default(); WAYS.len()];
         for (way, mean) in means.iter_mut().enumerate() {
             *mean = Worth::mean(&measured.iter().map(|it| it[way]).collect::<Vec<_>>());
         }
@@ -65,14 +77,14 @@ type Figure = fn(&Worth) -> f64;
 const FIGURES: [(&str, Figure); 3] =
     [("nDCG@10", |it| it.ndcg), ("recall@10", |it| it.recall_all), ("MRR@10", |it| it.mrr)];
 
-fn row(worth: &[Worth; 6], of: Figure) -> String {
+fn row(worth: &WorthByWay, of: Figure) -> String {
     let cells = worth.iter().map(|it| format!("{:.3}", of(it)));
     let mut cells: Vec<String> = cells.collect();
     cells[0] = format!("**{}**", cells[0]);
     cells.join(" | ")
 }
 
-fn measure(set: &Set) -> Result<([Worth; 6], Curve)> {
+fn measure(set: &Set) -> Result<(WorthByWay, Curve)> {
     let folder = tempfile::tempdir()?;
     let runtime = Runtime::new()?;
     let knowledge = runtime.block_on(async {
@@ -101,11 +113,13 @@ fn measure(set: &Set) -> Result<([Worth; 6], Curve)> {
     }
     let curve = runtime.block_on(weight::curve(&knowledge, set))?;
     let (plain, harness) = (PlainBm25::new(&set.documents), Harness::new(&set.documents));
+    let fts5 = PorterFts5::new(&set.documents)?;
     let [hybrid, keyword, semantic] = modes;
     let worth = [
         hybrid,
         keyword,
         semantic,
+        set.judge(|question| fts5.rank(question)),
         set.judge(|question| plain.rank(question)),
         set.judge(|question| harness.keyword(question)),
         set.judge(|question| harness.hybrid(question)),

@@ -35,6 +35,9 @@ pub struct Tool {
     /// What it does in one line, where its source has that beside the
     /// description.
     pub summary: Option<String>,
+    /// What a call of it requests, where it is an operation of an API:
+    /// `GET /pets/{id}`.
+    pub operation: Option<String>,
     pub version: Option<String>,
     pub input: Schema,
     /// What the result looks like, where the author said so.
@@ -240,6 +243,7 @@ impl Tool {
             title: None,
             description: String::new(),
             summary: None,
+            operation: None,
             version: None,
             input,
             output: None,

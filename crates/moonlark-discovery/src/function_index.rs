@@ -6,7 +6,9 @@ use moonlark_core::sdk::{SdkFunction, SdkSource};
 use moonlark_core::value::Value;
 use serde_json::{Map, Value as Json};
 
-use crate::text_index::{IndexEntry, TextIndex, TextIndexBuilder, split_first_sentence};
+use crate::text_index::{
+    IndexEntry, IndexHit, RankingWeights, TextIndex, TextIndexBuilder, split_first_sentence,
+};
 
 /// How deep parameters are looked at, and how much of them.
 const MAX_SCHEMA_WORD_DEPTH: usize = 6;
@@ -27,11 +29,26 @@ pub struct FoundFunction<'a> {
     pub score: f32,
     /// The question is its name or its summary.
     pub exact: bool,
+    /// How much of the question's words it has, and how near its meaning is.
+    pub coverage: f32,
+    pub cosine: f32,
+}
+
+/// How well the best of what was found fits the question: what its words have of it
+/// and how near it is, each at its best. Comparable from catalog to catalog.
+pub fn best_fit(found: &[FoundFunction<'_>]) -> f32 {
+    let best = |of: fn(&FoundFunction<'_>) -> f32| found.iter().map(of).fold(0.0, f32::max);
+    best(|it| it.coverage) + best(|it| it.cosine)
 }
 
 impl FunctionIndex {
     pub fn new(catalog: &Catalog) -> FunctionIndex {
-        let mut builder = TextIndexBuilder::with_vectors();
+        FunctionIndex::ranked_by(catalog, RankingWeights::default())
+    }
+
+    /// With other weights than usual.
+    pub fn ranked_by(catalog: &Catalog, weights: RankingWeights) -> FunctionIndex {
+        let mut builder = TextIndexBuilder::with_vectors().ranked_by(weights);
         for (source, function) in all_functions(catalog) {
             builder.add_entry(&index_entry(source, function));
         }
@@ -47,18 +64,33 @@ impl FunctionIndex {
         only: Option<&SdkSource>,
         limit: usize,
     ) -> Vec<FoundFunction<'a>> {
-        let numbered: Vec<(&SdkSource, &SdkFunction)> = all_functions(catalog).collect();
-        let accept = |entry: u32| {
-            let of = numbered.get(entry as usize);
-            of.is_some_and(|(source, _)| only.is_none_or(|only| std::ptr::eq(*source, only)))
-        };
+        let starts = source_starts(catalog);
+        let span = only.and_then(|only| {
+            let at = catalog.sdk().sources().iter().position(|it| std::ptr::eq(it, only))?;
+            Some(starts[at]..starts[at] + only.functions.len())
+        });
+        let accept = |entry: u32| span.as_ref().is_none_or(|it| it.contains(&(entry as usize)));
         let hits = self.index.search(question, limit, accept);
         let found = hits.iter().filter_map(|hit| {
-            let (source, function) = *numbered.get(hit.entry as usize)?;
-            Some(FoundFunction { source, function, score: hit.score, exact: hit.exact })
+            let at = starts.partition_point(|start| *start <= hit.entry as usize).checked_sub(1)?;
+            let source = catalog.sdk().sources().get(at)?;
+            let function = source.functions.get(hit.entry as usize - starts[at])?;
+            let IndexHit { score, exact, coverage, cosine, .. } = *hit;
+            Some(FoundFunction { source, function, score, exact, coverage, cosine })
         });
         found.collect()
     }
+}
+
+/// The number of the first function of each source.
+fn source_starts(catalog: &Catalog) -> Vec<usize> {
+    let sources = catalog.sdk().sources().iter();
+    let starts = sources.scan(0, |next, source| {
+        let start = *next;
+        *next += source.functions.len();
+        Some(start)
+    });
+    starts.collect()
 }
 
 /// All functions, in the order of the index.
@@ -81,10 +113,12 @@ fn index_entry<'a>(source: &'a SdkSource, function: &'a SdkFunction) -> IndexEnt
     entry.summaries.extend([summary].into_iter().filter(|it| !it.is_empty()));
     entry.body.push(rest);
     entry.body.extend(tool_tags(tool));
-    collect_schema_words(tool.input.json(), 0, &mut entry.details);
+    collect_schema_words(tool.input.json(), 0, &mut entry.inputs);
     if let Some(output) = &tool.output {
-        collect_schema_words(output.json(), 0, &mut entry.details);
+        collect_schema_words(output.json(), 0, &mut entry.outputs);
     }
+    let operation = tool.operation.as_deref();
+    entry.path = operation.and_then(|it| Some(it.split_once(' ')?.1));
     entry
 }
 

@@ -18,6 +18,7 @@ mod function_list;
 mod function_search;
 mod function_summary;
 mod index_cache;
+mod request_search;
 mod resources;
 #[cfg(test)]
 mod test_catalog;
@@ -31,7 +32,8 @@ use moonlark_core::tool::{Source, SourceKind};
 use moonlark_core::{Catalog, Result, Tool};
 
 pub use described_functions::{DescribedFunction, find_functions};
-pub use function_index::{FoundFunction, FunctionIndex};
+pub use function_index::{FoundFunction, FunctionIndex, best_fit};
+pub use function_search::MIN_FIT;
 use index_cache::FunctionIndexCache;
 
 /// What agents see the names of all functions before.

@@ -4,39 +4,40 @@
 //! (BM25F), then the best entries are looked at again for words that stand
 //! together as in the question. Where entries have vectors, those that mean
 //! something like the question are found as well, and both judgements are put
-//! together by `moonlark-search`. It knows nothing of tools;
+//! together by `moonlark-search`. A question of several clauses is asked as a whole
+//! and clause by clause. It knows nothing of tools;
 //! [`crate::function_index`] makes entries of them.
 
 mod index_builder;
+mod ranking_weights;
+mod resolved_query;
 mod summaries;
 mod vocabulary;
 
 use std::collections::HashMap;
 
 pub use index_builder::{IndexEntry, TextIndexBuilder};
+pub use ranking_weights::RankingWeights;
 pub use summaries::split_first_sentence;
 
-use moonlark_search::bm25::inverse_document_frequency;
-use moonlark_search::parsed_query::{QueryTermKind, query_term_weight};
+use moonlark_search::bm25::MAX_TERM_WEIGHT;
 use moonlark_search::proximity::proximity_gain;
 use moonlark_search::{
-    CollectionStats, FusionCandidate, RowBitmap, StaticEmbeddingModel, cosine_similarity,
-    fuse_scores, normalize_name, quantize_vector, title_gain, top_k,
+    CollectionStats, CosineStats, FusionCandidate, QueryLiterals, RowBitmap, StaticEmbeddingModel,
+    cosine_similarity, fuse_weighted_scores, quantize_vector, split_clauses, title_gain, top_k,
 };
-use summaries::SummaryLines;
+use resolved_query::{ActionWords, QueryPair, ResolvedQuery, ResolvedTerm};
+use summaries::{LineKind, SummaryLines};
 use vocabulary::IndexVocabulary;
 
-/// What a word counts that is in no entry, but something like it is.
-const SIMILAR_WORD_WEIGHT: f32 = 0.5;
-/// How many of the best are looked at again.
+/// How many of the best are looked at again, of a question and of a clause of it.
 const MAX_RERANKED_ENTRIES: usize = 100;
+const MAX_RERANKED_CLAUSE_ENTRIES: usize = 30;
 /// The least cosine of an entry that has no word of the question: what is
 /// further away is there only because something has to be the nearest.
-const MIN_SEMANTIC_COSINE: f32 = 0.3;
-/// Words of a question that something like them is looked for, and neighbours
-/// that are.
-const MAX_UNKNOWN_WORDS: usize = 32;
-const MAX_QUERY_PAIRS: usize = 64;
+const MIN_SEMANTIC_COSINE: f32 = 0.2;
+/// Rows that say how near rows are to a clause in general.
+const MAX_SAMPLED_ROWS: usize = 256;
 
 /// Between the fields of an entry in [`TextIndex::texts`].
 const FIELD_SEPARATOR: u32 = u32::MAX;
@@ -45,8 +46,9 @@ const WHOLE_IDENTIFIER_BIT: u32 = 1 << 31;
 
 pub struct TextIndex {
     vocabulary: IndexVocabulary,
-    /// Where the entries of each term are.
+    /// Where the entries of each term are, and how much one in so few says.
     starts: Vec<u32>,
+    rarities: Vec<f32>,
     places: Vec<TermPosting>,
     /// The terms of each entry, in order, and where each begins.
     texts: Vec<u32>,
@@ -57,6 +59,9 @@ pub struct TextIndex {
     summaries: SummaryLines,
     /// A vector for each entry, or nothing at all.
     rows: Vec<i8>,
+    /// Terms of names, summaries and paths.
+    subjects: RowBitmap,
+    weights: RankingWeights,
 }
 
 /// A term in an entry: how much it says about that.
@@ -73,6 +78,21 @@ pub struct IndexHit {
     pub score: f32,
     /// The question is its name or its summary.
     pub exact: bool,
+    /// How much of what the question's words could reach this one has, from 0 to 1.
+    pub coverage: f32,
+    /// How near its vector is; 0 where there are no vectors.
+    pub cosine: f32,
+}
+
+/// Every entry's score for a question or a clause of it.
+struct ScoredQuestion {
+    asked: ResolvedQuery,
+    scores: Vec<f32>,
+    /// The same by words alone.
+    by_words: Vec<f32>,
+    vector: Vec<i8>,
+    /// The entries that were judged by words and by vectors.
+    judged: Vec<u32>,
 }
 
 impl TextIndex {
@@ -90,10 +110,12 @@ impl TextIndex {
         let names = self.names.iter().map(|(name, of)| name.len() + of.len() * 4 + 48);
         self.vocabulary.memory_bytes()
             + size_of_val(&*self.starts)
+            + size_of_val(&*self.rarities)
             + size_of_val(&*self.places)
             + size_of_val(&*self.texts)
             + size_of_val(&*self.text_starts)
             + size_of_val(&*self.rows)
+            + self.subjects.len() / 8
             + self.summaries.memory_bytes()
             + names.sum::<usize>()
     }
@@ -105,23 +127,105 @@ impl TextIndex {
         most: usize,
         accept: impl Fn(u32) -> bool,
     ) -> Vec<IndexHit> {
-        let asked = self.resolve_query(question);
-        let mut scores = self.keyword_scores(&asked);
-        let by_words = best_hits(&scores, MAX_RERANKED_ENTRIES, &accept);
-        for hit in &by_words {
-            scores[hit.entry as usize] += self.entry_proximity_gain(&asked, hit.entry)
-                + self.best_summary_gain(&asked, hit.entry);
+        let accepted = self.accepted_entries(accept);
+        let accept = |entry: u32| accepted.as_ref().is_none_or(|it| it.get(entry as usize));
+        let whole = self.score_question(question, None, accepted.as_ref());
+        let mut scores = whole.scores.clone();
+        let clauses = split_clauses(question);
+        if clauses.len() > 1 && self.weights.best_clause > 0.0 {
+            let mut best = vec![0.0_f32; scores.len()];
+            for clause in &clauses {
+                let part = self.score_question(clause, Some(&whole.judged), accepted.as_ref());
+                for (best, score) in best.iter_mut().zip(part.scores) {
+                    *best = best.max(score);
+                }
+            }
+            let share = self.weights.best_clause;
+            for (score, best) in scores.iter_mut().zip(best) {
+                *score = (1.0 - share) * *score + share * best;
+            }
         }
-        if !self.rows.is_empty() {
-            scores = self.fuse_with_vectors(question, &asked, &by_words, &scores, &accept);
-        }
-        let order = self.put_exact_first(question, &asked, &mut scores);
-        let mut hits = best_hits(&order, most, &accept);
+        let order = self.put_exact_first(question, &whole.asked, &mut scores);
+        let mut hits = best_hits(&order, most, accept);
         for hit in &mut hits {
             let score = scores[hit.entry as usize];
             (hit.exact, hit.score) = (hit.score > score, score);
+            (hit.coverage, hit.cosine) = self.measure_fit(&whole, hit.entry);
         }
         hits
+    }
+
+    /// How much of the question's words an entry has, and how near it is.
+    fn measure_fit(&self, question: &ScoredQuestion, entry: u32) -> (f32, f32) {
+        let most = MAX_TERM_WEIGHT * question.asked.asked;
+        let words = question.by_words[entry as usize];
+        let coverage = if most > 0.0 { (words / most).clamp(0.0, 1.0) } else { 0.0 };
+        let row = self.row_of(entry, question.vector.len());
+        let cosine = row.map_or(0.0, |row| cosine_similarity(row, &question.vector));
+        (coverage, cosine.clamp(0.0, 1.0))
+    }
+
+    /// The vector of an entry, if there are any of this length.
+    fn row_of(&self, entry: u32, length: usize) -> Option<&[i8]> {
+        let start = entry as usize * length;
+        self.rows.get(start..start + length).filter(|row| !row.is_empty())
+    }
+
+    /// The entries that count, or nothing where all do.
+    fn accepted_entries(&self, accept: impl Fn(u32) -> bool) -> Option<RowBitmap> {
+        let mut accepted = RowBitmap::all_set(self.len());
+        let mut all = true;
+        for entry in (0..self.len()).filter(|entry| !accept(*entry as u32)) {
+            accepted.remove(entry);
+            all = false;
+        }
+        (!all).then_some(accepted)
+    }
+
+    /// A clause is judged where its words are, and where the question's `candidates` are.
+    fn score_question(
+        &self,
+        text: &str,
+        candidates: Option<&[u32]>,
+        accepted: Option<&RowBitmap>,
+    ) -> ScoredQuestion {
+        let literals = QueryLiterals::find(text);
+        // Looking for words like unknown ones takes time, and was done for the whole.
+        let asked = self.resolve_query(text, &literals, candidates.is_none());
+        let mut scores = self.keyword_scores(&asked);
+        let accept = |entry: u32| accepted.is_none_or(|it| it.get(entry as usize));
+        let most = match candidates {
+            None => MAX_RERANKED_ENTRIES,
+            Some(_) => MAX_RERANKED_CLAUSE_ENTRIES,
+        };
+        let best = best_hits(&scores, most, accept);
+        for hit in &best {
+            scores[hit.entry as usize] += self.entry_proximity_gain(&asked, hit.entry)
+                + self.best_summary_gain(&asked, hit.entry);
+        }
+        let mut judged: Vec<u32> = best.iter().map(|hit| hit.entry).collect();
+        let by_words = scores.clone();
+        let mut vector = Vec::new();
+        if !self.rows.is_empty() {
+            let text = literals.rest.as_deref().unwrap_or(text);
+            vector = quantize_vector(&StaticEmbeddingModel::builtin().embed(text));
+            let cosines = match candidates {
+                None => {
+                    let found = top_k(&self.rows, &vector, MAX_RERANKED_ENTRIES, accepted);
+                    let near = found.best.iter().filter(|it| it.1 >= MIN_SEMANTIC_COSINE);
+                    judged.extend(near.map(|(entry, _)| *entry));
+                    found.cosines
+                }
+                Some(candidates) => {
+                    judged.extend(candidates);
+                    self.sample_cosines(&vector)
+                }
+            };
+            judged.sort_unstable();
+            judged.dedup();
+            scores = self.fuse_with_vectors(&vector, cosines, &asked, &judged, &scores);
+        }
+        ScoredQuestion { asked, scores, by_words, vector, judged }
     }
 
     /// What to order by: an entry of just this name comes before all others, and far
@@ -133,7 +237,7 @@ impl TextIndex {
             scores[*entry as usize] += step;
         }
         let mut order = scores.to_vec();
-        let mut words: Vec<u32> = asked.words.iter().map(|(word, _)| *word).collect();
+        let mut words: Vec<u32> = asked.own_words().collect();
         words.sort_unstable();
         let mut put = |gain: f32, mut entries: Vec<u32>| {
             entries.dedup();
@@ -147,39 +251,40 @@ impl TextIndex {
         order
     }
 
+    /// How near rows are in general, by some that stand all over the index.
+    fn sample_cosines(&self, vector: &[i8]) -> CosineStats {
+        let step = self.len().div_ceil(MAX_SAMPLED_ROWS).max(1);
+        let (mut rows, mut sum, mut squares) = (0, 0.0, 0.0);
+        for row in self.rows.chunks_exact(vector.len().max(1)).step_by(step) {
+            let cosine = cosine_similarity(row, vector);
+            rows += 1;
+            sum += cosine;
+            squares += cosine * cosine;
+        }
+        let all = rows.max(1) as f32;
+        let mean = sum / all;
+        CosineStats { rows, mean, deviation: (squares / all - mean * mean).max(0.0).sqrt() }
+    }
+
     /// The scores of those that words or vectors have found, by both.
     fn fuse_with_vectors(
         &self,
-        text: &str,
+        vector: &[i8],
+        cosines: CosineStats,
         asked: &ResolvedQuery,
-        by_words: &[IndexHit],
+        judged: &[u32],
         scores: &[f32],
-        accept: impl Fn(u32) -> bool,
     ) -> Vec<f32> {
-        let mut accepted = RowBitmap::all_clear(self.len());
-        for entry in (0..self.len()).filter(|entry| accept(*entry as u32)) {
-            accepted.insert(entry);
-        }
-        let vector = quantize_vector(&StaticEmbeddingModel::builtin().embed(text));
-        let found = top_k(&self.rows, &vector, MAX_RERANKED_ENTRIES, Some(&accepted));
-        let near = found.best.iter().filter(|(_, cosine)| *cosine >= MIN_SEMANTIC_COSINE);
-        let mut entries: Vec<u32> = near.map(|(entry, _)| *entry).collect();
-        entries.extend(by_words.iter().map(|hit| hit.entry));
-        entries.sort_unstable();
-        entries.dedup();
-        let candidate = |entry: u32| {
-            let row = self.rows.chunks_exact(vector.len()).nth(entry as usize);
-            let semantic = row.map(|row| cosine_similarity(row, &vector));
-            FusionCandidate { id: entry, keyword: scores[entry as usize], semantic }
+        let candidate = |entry: &u32| {
+            let row = self.row_of(*entry, vector.len());
+            let semantic = row.map(|row| cosine_similarity(row, vector));
+            FusionCandidate { id: *entry, keyword: scores[*entry as usize], semantic }
         };
-        let candidates: Vec<_> = entries.into_iter().map(candidate).collect();
-        let collection = CollectionStats {
-            documents: self.len() as u64,
-            asked: asked.asked,
-            cosines: found.cosines,
-        };
+        let candidates: Vec<_> = judged.iter().map(candidate).collect();
+        let collection =
+            CollectionStats { documents: self.len() as u64, asked: asked.asked, cosines };
         let mut together = vec![0.0; scores.len()];
-        for fused in fuse_scores(&collection, &candidates) {
+        for fused in fuse_weighted_scores(&self.weights.fusion, &collection, &candidates) {
             together[fused.id as usize] = fused.score;
         }
         together
@@ -188,12 +293,34 @@ impl TextIndex {
     /// How well each entry fits, by its words.
     fn keyword_scores(&self, question: &ResolvedQuery) -> Vec<f32> {
         let mut scores = vec![0.0; self.len()];
-        for (term, weight) in &question.terms {
-            for place in self.term_postings(*term) {
+        for ResolvedTerm { id, weight } in &question.terms {
+            for place in self.term_postings(*id) {
                 scores[place.entry as usize] += weight * place.weight;
             }
         }
+        if let Some(action) = &question.action {
+            self.add_action_scores(action, &mut scores);
+        }
         scores
+    }
+
+    /// Several words for one action count as the one that says most. Another word than
+    /// the question's says nothing where nothing else of the question is.
+    fn add_action_scores(&self, action: &ActionWords, scores: &mut [f32]) {
+        let mut best = vec![0.0_f32; scores.len()];
+        let others = action.others.iter().map(|other| (*other, self.weights.same_action));
+        for (word, share) in action.own.map(|own| (own, 1.0)).into_iter().chain(others) {
+            let is_own = action.own == Some(word);
+            for place in self.term_postings(word) {
+                let entry = place.entry as usize;
+                if is_own || scores[entry] > 0.0 {
+                    best[entry] = best[entry].max(share * place.weight);
+                }
+            }
+        }
+        for (score, best) in scores.iter_mut().zip(best) {
+            *score += action.weight * best;
+        }
     }
 
     /// What an entry gains by having the question's words side by side.
@@ -214,17 +341,20 @@ impl TextIndex {
     }
 
     /// What an entry gains by how near the question is to the nearest of its
-    /// summaries.
+    /// summaries, or to its path.
     fn best_summary_gain(&self, question: &ResolvedQuery, entry: u32) -> f32 {
-        let gain = |line: &[u32]| {
+        let gain = |(kind, line): (LineKind, &[u32])| {
             let (mut common, mut beside) = (0.0, 0.0);
+            let mut action = 0.0_f32;
             for word in line {
-                match question.words.iter().find(|(asked, _)| asked == word) {
-                    Some((_, weight)) => common += weight,
-                    None => beside += self.inverse_document_frequency(*word),
+                match question.worth_in_title(*word, self.weights.same_action) {
+                    Some((true, worth)) => action = action.max(worth),
+                    Some((false, worth)) => common += worth,
+                    None => beside += self.rarity(*word),
                 }
             }
-            title_gain(common, question.asked_in_title, beside)
+            let gain = title_gain(common + action, question.asked_in_title, beside);
+            if kind == LineKind::Path { self.weights.path_line * gain } else { gain }
         };
         self.summaries.entry_lines(entry).map(gain).fold(0.0, f32::max)
     }
@@ -234,48 +364,9 @@ impl TextIndex {
         self.names.get(question.bare.as_str()).map_or(&[], Vec::as_slice)
     }
 
-    fn resolve_query(&self, text: &str) -> ResolvedQuery {
-        let question = moonlark_search::ParsedQuery::parse(text);
-        let find = |term: &str| self.vocabulary.find_word(term);
-        let with = |term: &str| find(term).map_or(0, |id| self.term_postings(id).len() as u64);
-        let weights = question.weigh_terms(self.len() as u64, with);
-        let mut terms: Vec<(u32, f32)> =
-            weights.terms.iter().filter_map(|it| Some((find(&it.term)?, it.weight))).collect();
-        let own = weights.terms.iter().filter(|it| it.word);
-        let words: Vec<_> = own.filter_map(|it| Some((find(&it.term)?, it.in_title))).collect();
-        let asked_words = || question.terms.iter().filter(|it| it.kind == QueryTermKind::Word);
-        let complete = words.len() == asked_words().count();
-        let unknown = asked_words().filter(|it| find(&it.term).is_none());
-        for asked in unknown.take(MAX_UNKNOWN_WORDS) {
-            for (id, likeness) in self.vocabulary.find_similar_words(&asked.term) {
-                if !terms.iter().any(|it| it.0 == id) {
-                    let times = asked.times * SIMILAR_WORD_WEIGHT * likeness;
-                    terms.push((id, query_term_weight(self.inverse_document_frequency(id), times)));
-                }
-            }
-        }
-        let pair = |(a, b): &(usize, usize)| {
-            let terms = (find(&question.terms[*a].term)?, find(&question.terms[*b].term)?);
-            let weight = (self.inverse_document_frequency(terms.0)
-                + self.inverse_document_frequency(terms.1))
-                / 2.0;
-            Some(QueryPair { terms, weight })
-        };
-        let pairs = question.pairs.iter().take(MAX_QUERY_PAIRS).filter_map(pair).collect();
-        ResolvedQuery {
-            terms,
-            words,
-            complete,
-            asked: weights.asked,
-            asked_in_title: weights.asked_in_title,
-            pairs,
-            bare: normalize_name(text),
-        }
-    }
-
     /// A word in few entries says more than one in many.
-    fn inverse_document_frequency(&self, term: u32) -> f32 {
-        inverse_document_frequency(self.len() as u64, self.term_postings(term).len() as u64)
+    fn rarity(&self, term: u32) -> f32 {
+        self.rarities.get(term as usize).copied().unwrap_or(0.0)
     }
 
     fn term_postings(&self, term: u32) -> &[TermPosting] {
@@ -289,34 +380,17 @@ impl TextIndex {
     }
 }
 
-/// A question as the index understands it.
-struct ResolvedQuery {
-    /// The terms that there are, and how much each is worth.
-    terms: Vec<(u32, f32)>,
-    /// Those of them that are words of the question itself, and what each is worth
-    /// in a summary.
-    words: Vec<(u32, f32)>,
-    /// Whether that is every word of the question.
-    complete: bool,
-    /// What all its words are worth together, found or not.
-    asked: f32,
-    asked_in_title: f32,
-    /// Neighbours in the question.
-    pairs: Vec<QueryPair>,
-    bare: String,
-}
-
-struct QueryPair {
-    terms: (u32, u32),
-    weight: f32,
-}
-
 /// The best of them, best first; of equals, the one that was added first.
 fn best_hits(scores: &[f32], most: usize, accept: impl Fn(u32) -> bool) -> Vec<IndexHit> {
     let order =
         |a: &IndexHit, b: &IndexHit| b.score.total_cmp(&a.score).then(a.entry.cmp(&b.entry));
-    let scored =
-        (0..).zip(scores).map(|(entry, score)| IndexHit { entry, score: *score, exact: false });
+    let scored = (0..).zip(scores).map(|(entry, score)| IndexHit {
+        entry,
+        score: *score,
+        exact: false,
+        coverage: 0.0,
+        cosine: 0.0,
+    });
     let mut hits: Vec<IndexHit> =
         scored.filter(|hit| hit.score > 0.0 && accept(hit.entry)).collect();
     if most == 0 {

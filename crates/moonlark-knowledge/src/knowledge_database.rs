@@ -108,6 +108,17 @@ impl KnowledgeDatabase {
         .await
     }
 
+    /// Which of these sources no sync has ever read to its end.
+    pub async fn find_never_synced(&self, names: Vec<String>) -> Result<Vec<String>> {
+        let inner = self.0.clone();
+        run_blocking(move || {
+            let read = |connection: &_| Ok(store::synced_source_names(connection)?);
+            let synced = inner.store.in_read_transaction(read)?.unwrap_or_default();
+            Ok(names.into_iter().filter(|name| !synced.contains(name)).collect())
+        })
+        .await
+    }
+
     /// Bring the source `name` up to date. Dropping the future ends it; what was
     /// committed stays.
     pub async fn sync_source(

@@ -35,7 +35,7 @@ pub(crate) use source_rows::{
     IndexGeneration, SourceRow, advance_generation, count_documents, delete_source, find_source,
     has_other_models, list_sources, read_generation, read_next_chunk, read_recipe,
     record_sync_failure, record_sync_success, release_free_pages, set_next_chunk, set_recipe,
-    source_statistics, upsert_source,
+    source_statistics, synced_source_names, upsert_source,
 };
 pub(crate) use statements::{execute_cached, query_all, query_first};
 pub(crate) use store_error::{MapStoreError, StoreResult, damaged_error};

@@ -301,6 +301,7 @@ fn build_operation_tool(
     let node = operation.find_node(&shared.document);
     let summary = node.map_or("", |node| node.field_text("summary").trim());
     tool.summary = (!summary.is_empty()).then(|| summary.to_owned());
+    tool.operation = Some(format!("{} {}", operation.method, operation.path));
     tool.output = {
         let known = shared.clone();
         let has = node.is_some_and(|node| operation_output::has_output(&shared.document, node));

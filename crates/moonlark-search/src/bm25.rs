@@ -26,8 +26,12 @@ impl FieldWeight {
     pub const HEADING_FIELD: FieldWeight = FieldWeight { weight: 1.5, by_length: 0.5 };
     /// What is said about it.
     pub const BODY_FIELD: FieldWeight = FieldWeight { weight: 1.0, by_length: 0.75 };
-    /// What belongs to it, such as the parameters of a function.
-    pub const DETAILS_FIELD: FieldWeight = FieldWeight { weight: 0.6, by_length: 0.75 };
+    /// What it takes: the parameters of a function.
+    pub const INPUTS_FIELD: FieldWeight = FieldWeight { weight: 0.3, by_length: 0.75 };
+    /// What it gives: the fields of a result.
+    pub const OUTPUTS_FIELD: FieldWeight = FieldWeight { weight: 0.15, by_length: 0.75 };
+    /// Where it is: the path of an operation.
+    pub const OPERATION_FIELD: FieldWeight = FieldWeight { weight: 1.5, by_length: 0.5 };
 }
 
 /// The fields of a collection, and how long each is on average.

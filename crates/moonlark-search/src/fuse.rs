@@ -9,7 +9,9 @@
 //!   could reach. A longer question can reach more; by the root of that, since
 //!   hardly anything has all words of a long one.
 //! - Vectors: how many deviations nearer than a usual row of the collection.
-//!   So every model has the same scale, whatever cosines it tends to.
+//!   So every model has the same scale, whatever cosines it tends to. They count for
+//!   more where even the best candidate lacks words of the question: then it was asked
+//!   in other words than those of the texts.
 //!
 //! The few numbers were chosen on labelled collections, where anything near them
 //! does as well. Chosen on all but one, they differ little, and the one that was
@@ -22,6 +24,8 @@ use crate::bm25::{MAX_TERM_WEIGHT, inverse_document_frequency};
 const TYPICAL_QUERY_WORDS: f32 = 4.0;
 /// What one deviation counts, where 1 is what a usual question's words reach.
 const DEVIATION_WEIGHT: f32 = 1.0 / 25.0;
+/// How much more that is where no candidate has a word of the question.
+const UNCOVERED_WEIGHT: f32 = 0.5;
 /// Rows that are nearer to each other than this are all the same row.
 const MIN_COSINE_DEVIATION: f32 = 0.01;
 /// What is known of cosines before any is seen, as if by so many rows: a
@@ -71,17 +75,45 @@ pub struct FusedScore<I> {
     pub weight: f32,
 }
 
+/// What vectors count beside words.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FusionWeights {
+    /// What one deviation counts, where 1 is what a usual question's words reach.
+    pub deviation: f32,
+    /// How much more that is where no candidate has a word of the question.
+    pub uncovered: f32,
+}
+
+impl Default for FusionWeights {
+    fn default() -> FusionWeights {
+        FusionWeights { deviation: DEVIATION_WEIGHT, uncovered: UNCOVERED_WEIGHT }
+    }
+}
+
 /// All candidates, best first; of equals, the one with the smaller id.
 pub fn fuse_scores<I: Copy + Ord>(
     collection: &CollectionStats,
     candidates: &[FusionCandidate<I>],
 ) -> Vec<FusedScore<I>> {
+    fuse_weighted_scores(&FusionWeights::default(), collection, candidates)
+}
+
+/// The same with other weights than usual.
+pub fn fuse_weighted_scores<I: Copy + Ord>(
+    weights: &FusionWeights,
+    collection: &CollectionStats,
+    candidates: &[FusionCandidate<I>],
+) -> Vec<FusedScore<I>> {
     let cosines = collection.cosines.with_prior();
+    let best = candidates.iter().map(|it| it.keyword).fold(0.0, f32::max);
+    let uncovered = 1.0 - collection.covered_share(best);
+    let deviation = weights.deviation * (1.0 + weights.uncovered * uncovered);
     let mut fused: Vec<(f32, FusedScore<I>)> = candidates
         .iter()
         .map(|it| {
             let words = collection.keyword_score(it.keyword);
-            let vectors = it.semantic.map_or(0.0, |cosine| cosines.semantic_score(cosine));
+            let vectors =
+                it.semantic.map_or(0.0, |cosine| deviation * cosines.deviations_above(cosine));
             let sum = words + vectors;
             let weight = if sum > 0.0 { vectors / sum } else { 0.0 };
             let keyword = collection.keyword_share(it.keyword);
@@ -101,6 +133,12 @@ impl CollectionStats {
         if reach > 0.0 { score.max(0.0) / reach } else { 0.0 }
     }
 
+    /// How much of the question the candidate with the best words has, from 0 to 1.
+    fn covered_share(&self, best: f32) -> f32 {
+        let most = MAX_TERM_WEIGHT * self.asked;
+        if most > 0.0 { (best / most).clamp(0.0, 1.0) } else { 0.0 }
+    }
+
     /// How much of what was asked a sum of BM25 is, from 0 to 1. Neighbours add
     /// to what was asked, so nothing is cut: of two, the better has more.
     fn keyword_share(&self, score: f32) -> f32 {
@@ -110,8 +148,8 @@ impl CollectionStats {
 }
 
 impl CosineStats {
-    fn semantic_score(&self, cosine: f32) -> f32 {
-        (DEVIATION_WEIGHT * (cosine - self.mean) / self.deviation).max(0.0)
+    fn deviations_above(&self, cosine: f32) -> f32 {
+        ((cosine - self.mean) / self.deviation).max(0.0)
     }
 
     /// With what is known before.

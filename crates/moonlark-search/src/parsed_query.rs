@@ -32,6 +32,9 @@ pub struct QueryTerm {
     pub term: String,
     pub times: f32,
     pub kind: QueryTermKind,
+    /// How much of its weight it keeps; less than 1 for what is only an argument of
+    /// what is asked.
+    pub share: f32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +84,13 @@ impl ParsedQuery {
         self.terms.iter().any(|asked| asked.term == term)
     }
 
+    /// Let each term keep only this share of its weight.
+    pub fn discount_terms(&mut self, share: impl Fn(&str) -> f32) {
+        for asked in &mut self.terms {
+            asked.share = share(&asked.term);
+        }
+    }
+
     /// What each term is worth among `all` documents, of which so many are
     /// `with` it. Terms that none has are left out, and counted in what could
     /// be reached.
@@ -96,8 +106,8 @@ impl ParsedQuery {
                 QueryTermKind::Joined => JOINED_WORDS_WEIGHT,
                 QueryTermKind::Form => OTHER_FORM_WEIGHT,
             };
-            let in_title =
-                query_term_weight(inverse_document_frequency(all, with), part * asked.times);
+            let rarity = inverse_document_frequency(all, with);
+            let in_title = asked.share * query_term_weight(rarity, part * asked.times);
             let weak = tokenizer::is_weak_term(&asked.term);
             let weight = if weak { WEAK_TERM_WEIGHT * in_title } else { in_title };
             if asked.kind == QueryTermKind::Word {
@@ -193,7 +203,7 @@ impl QueryParser {
             return *number;
         }
         let number = terms.len();
-        terms.push(QueryTerm { term: term.to_owned(), times: 1.0, kind });
+        terms.push(QueryTerm { term: term.to_owned(), times: 1.0, kind, share: 1.0 });
         self.numbers.insert(term.to_owned(), number);
         number
     }

@@ -6,14 +6,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use moonlark_search::bm25::saturate_count;
+use moonlark_search::bm25::{inverse_document_frequency, saturate_count};
 use moonlark_search::tokenizer::split_name;
 use moonlark_search::{
-    Bm25Weights, FieldWeight, StaticEmbeddingModel, TermRole, for_each_term, normalize_name,
+    Bm25Weights, RowBitmap, StaticEmbeddingModel, TermRole, for_each_term, normalize_name,
     quantize_vector,
 };
 
-use super::summaries::SummaryLines;
+use super::ranking_weights::{FIELD_COUNT, RankingWeights};
+use super::summaries::{LineKind, SummaryLines};
 use super::vocabulary::IndexVocabulary;
 use super::{FIELD_SEPARATOR, TermPosting, TextIndex, WHOLE_IDENTIFIER_BIT};
 
@@ -24,14 +25,6 @@ const MAX_ENTRY_TERMS: usize = 8192;
 const MAX_EMBEDDED_BODY_BYTES: usize = 2048;
 /// How much what something is in one line counts in its vector, beside the whole.
 const SUMMARY_VECTOR_SHARE: f32 = 0.25;
-/// Names, summaries, body, details.
-const INDEXED_FIELDS: [FieldWeight; 4] = [
-    FieldWeight::NAME_FIELD,
-    FieldWeight::SUMMARY_FIELD,
-    FieldWeight::BODY_FIELD,
-    FieldWeight::DETAILS_FIELD,
-];
-
 /// Something to find.
 #[derive(Default)]
 pub struct IndexEntry<'a> {
@@ -44,8 +37,12 @@ pub struct IndexEntry<'a> {
     pub summaries: Vec<&'a str>,
     /// What else is said about it.
     pub body: Vec<&'a str>,
-    /// What belongs to it: parameters, values.
-    pub details: Vec<&'a str>,
+    /// What it takes: parameters, with what is said about them, and their values.
+    pub inputs: Vec<&'a str>,
+    /// What it gives: the same of its result.
+    pub outputs: Vec<&'a str>,
+    /// Where it is, such as `/pets/{id}`.
+    pub path: Option<&'a str>,
 }
 
 #[derive(Default)]
@@ -58,12 +55,21 @@ pub struct TextIndexBuilder {
     summaries: SummaryLines,
     /// Where entries shall have vectors.
     rows: Option<Vec<i8>>,
+    /// Terms of names, summaries and paths.
+    subjects: RowBitmap,
+    weights: RankingWeights,
 }
 
 impl TextIndexBuilder {
     /// For an index that knows what entries mean as well.
     pub fn with_vectors() -> Self {
         Self { rows: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// For an index that ranks by other weights than usual.
+    #[must_use]
+    pub fn ranked_by(self, weights: RankingWeights) -> Self {
+        Self { weights, ..self }
     }
 
     pub fn add_entry(&mut self, entry: &IndexEntry<'_>) {
@@ -80,16 +86,20 @@ impl TextIndexBuilder {
         if let Some(rows) = &mut self.rows {
             rows.extend(embed_entry(entry));
         }
-        for summary in &entry.summaries {
+        let summaries = entry.summaries.iter().map(|line| (*line, LineKind::Summary));
+        for (line, kind) in summaries.chain(entry.path.map(|path| (path, LineKind::Path))) {
             let mut words = Vec::new();
-            for_each_term(summary, |term| {
+            for_each_term(line, |term| {
                 if term.role == TermRole::Word {
                     words.push(self.term_id(term.text));
                 }
             });
-            self.summaries.push(number, summary, words);
+            self.summaries.push(number, line, words, kind);
         }
-        let fields = [&entry.names, &entry.summaries, &entry.body, &entry.details];
+        let path: Vec<&str> = entry.path.into_iter().collect();
+        // The order of RankingWeights::fields.
+        let fields: [&[&str]; FIELD_COUNT] =
+            [&entry.names, &entry.summaries, &path, &entry.body, &entry.inputs, &entry.outputs];
         for (field, texts) in fields.into_iter().enumerate() {
             if field > 0 {
                 self.texts.push(FIELD_SEPARATOR);
@@ -101,6 +111,9 @@ impl TextIndexBuilder {
                         let whole =
                             if term.role == TermRole::Word { 0 } else { WHOLE_IDENTIFIER_BIT };
                         self.texts.push(id | whole);
+                        if field < RankingWeights::SUBJECT_FIELDS {
+                            self.subjects.insert(id as usize);
+                        }
                     }
                 });
             }
@@ -119,7 +132,7 @@ impl TextIndexBuilder {
 
     pub fn build_index(mut self) -> TextIndex {
         self.text_starts.push(self.texts.len() as u32);
-        let bm25 = Bm25Weights::new(INDEXED_FIELDS, self.average_field_lengths());
+        let bm25 = Bm25Weights::new(self.weights.fields, self.average_field_lengths());
         let mut found: Vec<(u32, TermPosting)> = Vec::with_capacity(self.texts.len());
         let mut weighed: Vec<(u32, f32)> = Vec::new();
         for entry in 0..self.text_starts.len() - 1 {
@@ -138,24 +151,30 @@ impl TextIndexBuilder {
         // Those of each term together, in the order of their entries.
         found.sort_by_key(|(term, _)| *term);
         let start = |term: usize| found.partition_point(|(of, _)| (*of as usize) < term) as u32;
-        let starts = (0..=self.words.len()).map(start).collect();
+        let starts: Vec<u32> = (0..=self.words.len()).map(start).collect();
+        let entries = (self.text_starts.len() - 1) as u64;
+        let rarity = |span: &[u32]| inverse_document_frequency(entries, (span[1] - span[0]).into());
+        let rarities = starts.windows(2).map(rarity).collect();
         let places = found.into_iter().map(|(_, place)| place).collect();
         self.texts.shrink_to_fit();
         TextIndex {
             vocabulary: IndexVocabulary::new(self.ids, self.words),
             starts,
+            rarities,
             places,
             texts: self.texts,
             text_starts: self.text_starts,
             names: self.names,
             summaries: self.summaries,
             rows: self.rows.unwrap_or_default(),
+            subjects: self.subjects,
+            weights: self.weights,
         }
     }
 
     /// The average length of each field.
-    fn average_field_lengths(&self) -> [f32; INDEXED_FIELDS.len()] {
-        let mut lengths = [0.0; INDEXED_FIELDS.len()];
+    fn average_field_lengths(&self) -> [f32; FIELD_COUNT] {
+        let mut lengths = [0.0; FIELD_COUNT];
         let entries = self.text_starts.len() - 1;
         for entry in 0..entries {
             for (all, terms) in lengths.iter_mut().zip(self.entry_fields(entry)) {

@@ -4,6 +4,7 @@
 //! whatever others say about the same words.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU64;
 
 use moonlark_search::normalize_name;
 
@@ -23,13 +24,21 @@ struct SummaryLine {
     entry: u32,
     /// Where its words begin; they end where those of the next do.
     start: u32,
-    /// Of its letters and digits.
-    letters: u64,
+    /// Of its letters and digits. None for a path: whoever asks for its words does not
+    /// mean it and nothing else.
+    letters: Option<NonZeroU64>,
+}
+
+/// What a line is to its entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineKind {
+    Summary,
+    Path,
 }
 
 impl SummaryLines {
     /// Lines come in the order of their entries.
-    pub(super) fn push(&mut self, entry: u32, text: &str, mut words: Vec<u32>) {
+    pub(super) fn push(&mut self, entry: u32, text: &str, mut words: Vec<u32>, kind: LineKind) {
         words.sort_unstable();
         words.dedup();
         if words.len() > MAX_SUMMARY_LINE_WORDS {
@@ -37,13 +46,14 @@ impl SummaryLines {
         }
         let start = self.words.len() as u32;
         self.words.extend(words);
-        self.lines.push(SummaryLine { entry, start, letters: hash_letters(text) });
+        let letters = (kind == LineKind::Summary).then(|| hash_letters(text));
+        self.lines.push(SummaryLine { entry, start, letters });
     }
 
     /// Entries with a line of just these letters, up to case and punctuation.
     pub(super) fn entries_with_letters(&self, text: &str) -> impl Iterator<Item = u32> {
         let letters = (!normalize_name(text).is_empty()).then(|| hash_letters(text));
-        let same = move |line: &&SummaryLine| Some(line.letters) == letters;
+        let same = move |line: &&SummaryLine| letters.is_some() && line.letters == letters;
         self.lines.iter().filter(same).map(|line| line.entry)
     }
 
@@ -53,15 +63,21 @@ impl SummaryLines {
         words: &'a [u32],
     ) -> impl Iterator<Item = u32> + 'a {
         let lines = self.lines.iter().enumerate();
-        let same = move |(at, _): &(usize, _)| !words.is_empty() && self.line_words(*at) == words;
+        let same = move |(at, line): &(usize, &SummaryLine)| {
+            !words.is_empty() && line.letters.is_some() && self.line_words(*at) == words
+        };
         lines.filter(same).map(|(_, line)| line.entry)
     }
 
-    /// The words of each line of an entry.
-    pub(super) fn entry_lines(&self, entry: u32) -> impl Iterator<Item = &[u32]> {
+    /// The words of each line of an entry, and what the line is.
+    pub(super) fn entry_lines(&self, entry: u32) -> impl Iterator<Item = (LineKind, &[u32])> {
         let first = self.lines.partition_point(|line| line.entry < entry);
         let after = self.lines.partition_point(|line| line.entry <= entry);
-        (first..after).map(|at| self.line_words(at))
+        let kind = |line: usize| match self.lines[line].letters {
+            Some(_) => LineKind::Summary,
+            None => LineKind::Path,
+        };
+        (first..after).map(move |at| (kind(at), self.line_words(at)))
     }
 
     /// About how many bytes it takes.
@@ -75,10 +91,10 @@ impl SummaryLines {
     }
 }
 
-fn hash_letters(text: &str) -> u64 {
+fn hash_letters(text: &str) -> NonZeroU64 {
     let mut hasher = DefaultHasher::new();
     normalize_name(text).hash(&mut hasher);
-    hasher.finish()
+    NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MAX)
 }
 
 /// The first sentence of a description, which says what something is, and the
@@ -136,14 +152,24 @@ mod tests {
     #[test]
     fn lines_are_found_by_their_letters_and_by_their_words() {
         let mut lines = SummaryLines::default();
-        lines.push(0, "Create an issue", vec![7, 3]);
-        lines.push(0, "New issue", vec![3, 9]);
-        lines.push(2, "Create issues", vec![7, 3, 7]);
+        lines.push(0, "Create an issue", vec![7, 3], LineKind::Summary);
+        lines.push(0, "New issue", vec![3, 9], LineKind::Summary);
+        lines.push(0, "/issues", vec![7], LineKind::Path);
+        lines.push(2, "Create issues", vec![7, 3, 7], LineKind::Summary);
         assert_eq!(lines.entries_with_letters("create an issue!").collect::<Vec<_>>(), [0]);
         assert_eq!(lines.entries_with_letters("").count(), 0);
         assert_eq!(lines.entries_with_words(&[3, 7]).collect::<Vec<_>>(), [0, 2]);
         assert_eq!(lines.entries_with_words(&[]).count(), 0);
-        assert_eq!(lines.entry_lines(0).collect::<Vec<_>>(), [&[3, 7][..], &[3, 9]]);
+        assert_eq!(lines.entries_with_letters("issues").count(), 0);
+        assert_eq!(lines.entries_with_words(&[7]).count(), 0);
+        assert_eq!(
+            lines.entry_lines(0).collect::<Vec<_>>(),
+            [
+                (LineKind::Summary, &[3, 7][..]),
+                (LineKind::Summary, &[3, 9]),
+                (LineKind::Path, &[7])
+            ]
+        );
         assert_eq!(lines.entry_lines(1).count(), 0);
     }
 }

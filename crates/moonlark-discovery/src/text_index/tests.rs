@@ -249,3 +249,63 @@ fn what_is_just_what_was_asked_is_known_as_that_and_does_not_outweigh_the_others
     let hits = index.search("issue", 10, |_| true);
     assert!(hits[0].entry == 2 && hits[0].exact && hits[0].score > 1.0, "{hits:?}");
 }
+
+/// Entries as APIs without summaries give them: a name and a path.
+fn by_path(entries: &[(&str, &str)]) -> TextIndex {
+    let mut builder = TextIndexBuilder::default();
+    for (name, path) in entries {
+        builder.add_entry(&IndexEntry {
+            names: vec![name],
+            path: Some(path),
+            ..IndexEntry::default()
+        });
+    }
+    builder.build_index()
+}
+
+#[test]
+fn an_operation_is_found_by_its_path_and_an_everyday_verb() {
+    let index = by_path(&[
+        ("GetTopic", "/forums/{forum}/topics/{topic}"),
+        ("UpdateTopic", "/forums/{forum}/topics/{topic}"),
+        ("DeleteTopic", "/forums/{forum}/topics/{topic}"),
+        ("DeleteReply", "/forums/{forum}/topics/{topic}/replies/{reply}"),
+    ]);
+    for (question, expected) in [
+        ("show a topic of a forum", 0),
+        ("change a topic of a forum", 1),
+        ("throw away a topic of a forum", 2),
+        ("remove a reply to a topic", 3),
+    ] {
+        assert_eq!(found(&index, question).first(), Some(&expected), "{question}");
+    }
+}
+
+#[test]
+fn another_word_for_the_action_alone_finds_nothing() {
+    let index = index(&[("read_file", "Read a file."), ("get_weather", "The forecast.")]);
+    assert_eq!(found(&index, "read files"), [0]);
+}
+
+#[test]
+fn a_literal_is_an_argument_and_not_what_is_asked_for() {
+    let index = index(&[
+        ("post_message", "Post a message in a channel."),
+        ("deploy", "Deploy what is finished, and say when the deploy is finished."),
+    ]);
+    assert_eq!(found(&index, "post \"the deploy is finished\"")[0], 0);
+    assert_eq!(found(&index, "deploy what is finished")[0], 1);
+}
+
+#[test]
+fn a_question_of_several_clauses_finds_what_each_of_them_asks() {
+    let index = by_meaning(&[
+        ("list_customers", "List customers by name or by address."),
+        ("create_customer", "Create a customer with a name and an address."),
+        ("update_customer", "Change the name or the address of a customer."),
+        ("refund_order", "Give the money for an order back."),
+    ]);
+    let best = found(&index, "find the customer by name or address, and then refund the order");
+    assert!(best[..3].contains(&3), "{best:?}");
+    assert_eq!(found(&index, "refund the order, please")[0], 3);
+}

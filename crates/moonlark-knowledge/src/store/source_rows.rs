@@ -143,6 +143,11 @@ pub(crate) fn source_statistics(connection: &Connection) -> rusqlite::Result<Vec
     })
 }
 
+pub(crate) fn synced_source_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let sql = "SELECT name FROM kb_sources WHERE last_sync IS NOT NULL";
+    query_all(connection, sql, [], |row| row.get(0))
+}
+
 /// The documents of a source, if it is there.
 pub(crate) fn find_source(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT source FROM kb_sources WHERE name = ?1";

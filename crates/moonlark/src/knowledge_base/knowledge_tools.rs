@@ -8,7 +8,9 @@ use moonlark_core::value::Object;
 use moonlark_core::visible_text::visible_text;
 use moonlark_core::{Problem, Result, Tool, Value};
 use moonlark_gateway::tool_body::ToolBody;
-use moonlark_knowledge::{ExcerptRequest, SearchFilter, SearchMode, SearchQuery};
+use moonlark_knowledge::{
+    ExcerptRequest, KnowledgeDatabase, SearchFilter, SearchMode, SearchQuery,
+};
 use serde_json::{Value as Json, json};
 
 use super::{KnowledgeBase, KnowledgeSourceStatus, timestamps};
@@ -115,7 +117,30 @@ impl KnowledgeBase {
     async fn run_search(&self, args: Value) -> Result<Value> {
         let query = read_query(&args)?;
         let knowledge = self.open_for_reading(SEARCH_TOOL_NAME).await?;
-        Ok(knowledge.search(query).await?.to_value())
+        let never_synced = self.never_synced_notes(&knowledge, &query.filter.sources).await?;
+        let mut results = knowledge.search(query).await?;
+        results.notes.extend(never_synced);
+        Ok(results.to_value())
+    }
+
+    /// What is configured, asked for and not there yet: without a word about it, nothing
+    /// found would look like nothing there.
+    async fn never_synced_notes(
+        &self,
+        knowledge: &KnowledgeDatabase,
+        wanted: &[String],
+    ) -> Result<Vec<String>> {
+        let sources = self.sources();
+        let is_wanted = |name: &str, kind: &str| {
+            wanted.is_empty() || wanted.iter().any(|it| it == name || it == kind)
+        };
+        let asked = sources.iter().filter(|it| is_wanted(&it.name, it.kind()));
+        let names = asked.map(|it| it.name.clone()).collect();
+        let missing = knowledge.find_never_synced(names).await?;
+        let note = |name: &String| {
+            format!("{name} has never been synced: `moonlark sync {name}` reads it")
+        };
+        Ok(missing.iter().take(MAX_NAMED_SOURCES).map(note).collect())
     }
 
     async fn get_document(&self, args: &Value) -> Result<Value> {
