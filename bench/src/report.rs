@@ -232,14 +232,20 @@ fn write_row(page: &mut String, row: &Row) -> std::fmt::Result {
 
 fn write_reasons(page: &mut String, section: &Section) -> std::fmt::Result {
     let missed = section.rows.iter().filter(|row| row.verdict() == Some(GoalVerdict::Missed));
-    let reasons: Vec<(&str, &str)> =
-        missed.filter_map(|row| Some((row.what.as_str(), row.reason?))).collect();
+    // Rows that miss for the same reason, one after the other, share its sentence.
+    let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
+    for (row, reason) in missed.filter_map(|row| Some((row, row.reason?))) {
+        match reasons.last_mut() {
+            Some((rows, last)) if *last == reason => rows.push(row.what.as_str()),
+            _ => reasons.push((vec![row.what.as_str()], reason)),
+        }
+    }
     if reasons.is_empty() {
         return Ok(());
     }
     writeln!(page, "What misses its goal:\n")?;
-    for (what, reason) in reasons {
-        writeln!(page, "- **{what}**: {reason}")?;
+    for (rows, reason) in reasons {
+        writeln!(page, "- **{}**: {reason}", rows.join("; "))?;
     }
     writeln!(page)
 }

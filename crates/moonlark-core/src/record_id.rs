@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
@@ -16,6 +17,13 @@ impl RecordId {
     /// A new one; later ones sort behind.
     pub fn new() -> Self {
         Self(Uuid::now_v7())
+    }
+
+    /// The boundary of a time: what was made before sorts before it.
+    pub fn first_at(time: SystemTime) -> Self {
+        let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let millis = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
+        Self(Uuid::from_u128(u128::from(millis) << 80))
     }
 
     pub fn from_bytes(bytes: [u8; 16]) -> Self {

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use moonlark_core::record_id::RecordId;
 use rusqlite::{Connection, Transaction, params};
@@ -295,25 +295,28 @@ fn remove_expired(
     settings: &JournalSettings,
 ) -> rusqlite::Result<bool> {
     list_alive_processes(connection, settings)?;
-    let bound = SystemTime::now().checked_sub(settings.keep).map_or(0, unix_micros);
+    let bound = SystemTime::now().checked_sub(settings.keep).unwrap_or(UNIX_EPOCH);
     let transaction = connection.transaction()?;
     let is_all = remove_older_than(&transaction, bound)?;
     transaction.commit()?;
-    remove_dead_processes(connection, settings, bound)?;
+    remove_dead_processes(connection, settings, unix_micros(bound))?;
     Ok(is_all)
 }
 
-fn remove_older_than(transaction: &Transaction<'_>, bound: i64) -> rusqlite::Result<bool> {
+fn remove_older_than(transaction: &Transaction<'_>, bound: SystemTime) -> rusqlite::Result<bool> {
+    // An id is made before its record begins. So what sorts behind this is too young, and
+    // nothing but what is old is looked at, however much there is.
+    let (first_young, bound) = (RecordId::first_at(bound), unix_micros(bound));
     let mut usage = CallerUsage::default();
     let mut is_all = true;
     let limit = i64::try_from(MAX_REMOVED_ROWS).unwrap_or(i64::MAX);
     for (is_run, name, state) in [(true, "run", RUN_STATE), (false, "call", CALL_STATE)] {
         let sql = format!(
             "SELECT {name}.id, coalesce({name}.caller, ''), {name}.at FROM journal_{name}s AS {name} \
-             WHERE {name}.at < ?1 AND {state} < 2 ORDER BY {name}.id LIMIT ?2"
+             WHERE {name}.id < ?3 AND {name}.at < ?1 AND {state} < 2 ORDER BY {name}.id LIMIT ?2"
         );
         let mut statement = transaction.prepare_cached(&sql)?;
-        let rows = statement.query_map(params![bound, limit], |row| {
+        let rows = statement.query_map(params![bound, limit, first_young.as_bytes()], |row| {
             let unit = RemovalUnit {
                 id: RecordId::from_bytes(row.get(0)?),
                 is_run,

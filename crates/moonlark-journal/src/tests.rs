@@ -426,18 +426,29 @@ async fn a_file_of_a_newer_version_is_left_alone() {
     assert_eq!(place.reader().list_runs(1, None).unwrap_err(), problem);
 }
 
+/// An id of its own, as it would have been made then.
+fn id_made_at(time: SystemTime) -> RecordId {
+    let mut bytes = *RecordId::first_at(time).as_bytes();
+    bytes[6..].copy_from_slice(&RecordId::new().as_bytes()[6..]);
+    RecordId::from_bytes(bytes)
+}
+
 #[tokio::test]
 async fn what_is_too_old_goes_and_a_run_that_waits_does_not() {
     let place = Place::new();
     let hours = |hours: u64| SystemTime::now() - Duration::from_secs(hours * 3600);
-    let began = |hours_ago: u64| RunBegan { at: hours(hours_ago), ..run_began("x") };
+    let began = |hours_ago: u64| {
+        let at = hours(hours_ago);
+        RunBegan { run: id_made_at(at), at, ..run_began("x") }
+    };
     let (old, new, waits) = (began(2), began(0), began(2));
     {
         let journal = place.journal();
         for began in [&old, &new, &waits] {
             journal.record_entry(JournalEntry::RunBegan(began.clone()));
             let call = call_began(Some(began.run), Some("0"), Value::Null);
-            journal.record_entry(JournalEntry::CallBegan(CallBegan { at: began.at, ..call }));
+            let (call, at) = (CallBegan { call: id_made_at(began.at), ..call }, began.at);
+            journal.record_entry(JournalEntry::CallBegan(CallBegan { at, ..call }));
         }
         journal.record_entry(JournalEntry::RunPaused(RunPaused {
             run: waits.run,
@@ -445,7 +456,8 @@ async fn what_is_too_old_goes_and_a_run_that_waits_does_not() {
             place: None,
         }));
         let call = call_began(None, None, Value::Null);
-        journal.record_entry(JournalEntry::CallBegan(CallBegan { at: hours(2), ..call }));
+        let (call, at) = (CallBegan { call: id_made_at(hours(2)), ..call }, hours(2));
+        journal.record_entry(JournalEntry::CallBegan(CallBegan { at, ..call }));
         journal.close().await;
     }
     let journal = place.journal();
@@ -453,7 +465,7 @@ async fn what_is_too_old_goes_and_a_run_that_waits_does_not() {
     journal.close().await;
     let left: Vec<RecordId> =
         place.reader().list_runs(10, None).unwrap().iter().map(|it| it.id).collect();
-    assert_eq!(left, [waits.run, new.run]);
+    assert_eq!(left, [new.run, waits.run]);
     let rows = |table: &str| -> i64 {
         let connection = Connection::open(place.file()).unwrap();
         connection

@@ -90,7 +90,8 @@ fn find_initialize_fault(params: Option<&Json>) -> Option<String> {
             "params are missing: protocolVersion, capabilities and clientInfo are required".into(),
         );
     };
-    let expectations: [(&str, fn(&Json) -> bool, &str); 5] = [
+    type FieldCheck = fn(&Json) -> bool;
+    let expectations: [(&str, FieldCheck, &str); 5] = [
         ("", Json::is_object, "an object"),
         ("/protocolVersion", Json::is_string, "a string"),
         ("/capabilities", Json::is_object, "an object"),

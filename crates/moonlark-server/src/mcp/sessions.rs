@@ -25,6 +25,7 @@ mod answer_events;
 mod connected_session;
 mod event_response;
 mod message_limits;
+mod sealed_session_store;
 mod session_fast_path;
 mod session_id;
 mod session_record;
@@ -32,7 +33,6 @@ mod session_restore;
 mod session_table;
 mod session_vault;
 
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -51,14 +51,14 @@ use rmcp::transport::streamable_http_server::session::local::{
     LocalSessionManager, LocalSessionManagerError, SessionConfig,
 };
 use rmcp::transport::streamable_http_server::session::{
-    RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionState, SessionStore,
-    SessionStoreError,
+    RestoreOutcome, ServerSseMessage, SessionId, SessionManager, SessionStore,
 };
 
 use super::mcp_fast_path::MCP_METHOD_HEADER;
 use answer_events::AnswerEvents;
 use connected_session::WAKE_INTERVAL;
 use message_limits::{MeasuredBody, MessageRefusal, measure_body};
+use sealed_session_store::SealedSessionStore;
 use session_id::SessionIdContent;
 use session_record::RecordedSession;
 use session_restore::{RestorePermit, SessionRestores};
@@ -336,64 +336,6 @@ fn is_standing_stream(request: &Request) -> bool {
     let headers = request.headers();
     let listens = headers.get(MCP_METHOD_HEADER).is_some_and(|it| it == LISTEN_METHOD);
     listens || request.method() == Method::GET && !headers.contains_key(LAST_EVENT_ID_HEADER)
-}
-
-/// What the SDK knows as a store of sessions: what is sealed in the id of the request.
-struct SealedSessionStore(Arc<SessionVault>);
-
-type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, SessionStoreError>> + Send + 'a>>;
-
-impl SealedSessionStore {
-    /// The session of the request that this task serves.
-    fn served_session(name: &str) -> Option<OpenedSession> {
-        let session = SERVED_REQUEST.try_with(|served| served.session.clone()).ok()?;
-        session.filter(|it| it.content.name == name)
-    }
-}
-
-impl SessionStore for SealedSessionStore {
-    fn load<'a, 'b, 'c>(&'a self, name: &'b str) -> StoreFuture<'c, Option<SessionState>>
-    where
-        'a: 'c,
-        'b: 'c,
-        Self: 'c,
-    {
-        let session = Self::served_session(name);
-        Box::pin(async move {
-            let Some(session) = session else { return Ok(None) };
-            // It was here a moment ago where it is not taken up.
-            let is_open = session.taken_up.is_some()
-                || self.0.find_recorded(&session.content).await != RecordedSession::Ended;
-            let params = session.content.initialize.clone().filter(|_| is_open);
-            Ok(params.map(SessionState::new))
-        })
-    }
-
-    /// It is in the id.
-    fn store<'a, 'b, 'c, 'd>(&'a self, _: &'b str, _: &'c SessionState) -> StoreFuture<'d, ()>
-    where
-        'a: 'd,
-        'b: 'd,
-        'c: 'd,
-        Self: 'd,
-    {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn delete<'a, 'b, 'c>(&'a self, name: &'b str) -> StoreFuture<'c, ()>
-    where
-        'a: 'c,
-        'b: 'c,
-        Self: 'c,
-    {
-        let session = Self::served_session(name);
-        Box::pin(async move {
-            if let Some(session) = session {
-                self.0.note_end(&session.content).await;
-            }
-            Ok(())
-        })
-    }
 }
 
 /// The session of the request that this task serves can be used by others.
