@@ -47,7 +47,7 @@ const TUNED_WEIGHTS: [TunedWeight; 11] = [
     },
     TunedWeight {
         name: "vectors",
-        values: &[0.02, 0.03, 0.055, 0.075],
+        values: &[0.02, 0.03, 0.055, 0.065, 0.075],
         set: |it, to| it.fusion.deviation = to,
     },
     TunedWeight {

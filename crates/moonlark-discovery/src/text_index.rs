@@ -330,7 +330,8 @@ impl TextIndex {
         let in_place = |term: &u32| term & WHOLE_IDENTIFIER_BIT == 0 || *term == FIELD_SEPARATOR;
         for term in self.entry_terms(entry).iter().copied().filter(in_place) {
             if before != FIELD_SEPARATOR
-                && let Some(pair) = question.pairs.iter().position(|it| it.terms == (before, term))
+                && let Ok(pair) =
+                    question.pairs.binary_search_by_key(&(before, term), |it| it.terms)
             {
                 counts[pair] += 1.0;
             }

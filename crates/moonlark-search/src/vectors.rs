@@ -41,7 +41,7 @@ pub fn quantize_vector(vector: &[f32]) -> Vec<i8> {
 
 /// The cosine of two rows of one length.
 pub fn cosine_similarity(row: &[i8], other: &[i8]) -> f32 {
-    cosine_from_product(dot_product::dot_portable(row, other), row.len())
+    cosine_from_product(dot_product::dot_product(row, other), row.len())
 }
 
 /// The `most` of these rows that come nearest to `query`: of all rows, or of

@@ -24,7 +24,7 @@ pub(super) struct ResolvedQuery {
     /// What all its words are worth together, found or not.
     pub(super) asked: f32,
     pub(super) asked_in_title: f32,
-    /// Neighbours in the question.
+    /// Neighbours in the question, in the order of their terms.
     pub(super) pairs: Vec<QueryPair>,
     pub(super) bare: String,
 }
@@ -127,7 +127,9 @@ impl TextIndex {
             let weight = (a.share * self.rarity(terms.0) + b.share * self.rarity(terms.1)) / 2.0;
             Some(QueryPair { terms, weight })
         };
-        let pairs = question.pairs.iter().take(MAX_QUERY_PAIRS).filter_map(pair).collect();
+        let pairs = question.pairs.iter().take(MAX_QUERY_PAIRS);
+        let mut pairs: Vec<QueryPair> = pairs.filter_map(pair).collect();
+        pairs.sort_unstable_by_key(|it| it.terms);
         ResolvedQuery {
             terms,
             words,

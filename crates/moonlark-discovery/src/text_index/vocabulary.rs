@@ -19,17 +19,26 @@ pub(super) struct IndexVocabulary {
     words: Vec<Arc<str>>,
     /// Which letters each word has, to pass over most of them quickly.
     letters: Vec<u64>,
+    /// All words by their first byte, and where those of each byte begin: nothing is
+    /// like a word that begins otherwise.
+    by_first_byte: Vec<u32>,
+    first_byte_starts: Vec<u32>,
 }
 
 impl IndexVocabulary {
     pub(super) fn new(ids: HashMap<Arc<str>, u32>, words: Vec<Arc<str>>) -> Self {
         let letters = words.iter().map(|word| letter_mask(word)).collect();
-        Self { ids, words, letters }
+        let first = |id: u32| words[id as usize].bytes().next().unwrap_or_default();
+        let mut by_first_byte: Vec<u32> = (0..words.len() as u32).collect();
+        by_first_byte.sort_by_key(|id| first(*id));
+        let before = |byte| by_first_byte.partition_point(|id| u16::from(first(*id)) < byte) as u32;
+        let first_byte_starts = (0..=u16::from(u8::MAX) + 1).map(before).collect();
+        Self { ids, words, letters, by_first_byte, first_byte_starts }
     }
 
     /// About how many bytes it takes.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.words.iter().map(|word| word.len() + 80).sum()
+        self.words.iter().map(|word| word.len() + 84).sum()
     }
 
     pub(super) fn find_word(&self, word: &str) -> Option<u32> {
@@ -44,20 +53,29 @@ impl IndexVocabulary {
         }
         let own = letter_mask(word);
         let mut found: Vec<(f32, &str, u32)> = Vec::new();
-        for (id, other) in self.words.iter().enumerate() {
+        for id in self.words_beginning_as(word) {
             // A slip changes two letters at most; a beginning has no other.
-            let (lacks, adds) = (own & !self.letters[id], self.letters[id] & !own);
+            let letters = self.letters[*id as usize];
+            let (lacks, adds) = (own & !letters, letters & !own);
             if lacks != 0 && adds != 0 && (lacks | adds).count_ones() > 2 {
                 continue;
             }
+            let other = &*self.words[*id as usize];
             if let Some(likeness) = word_similarity(word, other) {
-                found.push((likeness, other, id as u32));
+                found.push((likeness, other, *id));
             }
         }
         found.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
         found.truncate(MAX_SIMILAR_WORDS);
         let shared = (found.len() as f32).sqrt();
         found.into_iter().map(|(likeness, _, id)| (id, likeness / shared)).collect()
+    }
+
+    /// The words that have the first byte of this one.
+    fn words_beginning_as(&self, word: &str) -> &[u32] {
+        let Some(first) = word.bytes().next().map(usize::from) else { return &[] };
+        let of = self.first_byte_starts[first] as usize..self.first_byte_starts[first + 1] as usize;
+        &self.by_first_byte[of]
     }
 }
 
