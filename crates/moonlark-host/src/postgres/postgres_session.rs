@@ -40,6 +40,10 @@ const MAX_SERVER_MESSAGE_BYTES: usize = 1 << 20;
 /// How long an idle connection may take to show that it lives, and the server
 /// to take note that nobody waits.
 const SERVER_RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long after a call's deadline the server ends a statement by itself.
+const SERVER_TIMEOUT_GRACE: Duration = Duration::from_millis(250);
+/// The server takes no number that is much larger.
+const MAX_STATEMENT_TIMEOUT: Duration = Duration::from_secs(86_400);
 
 /// Leaves nothing of the call before. Statements stay prepared: the client
 /// keeps some of its own.
@@ -137,11 +141,12 @@ impl<'a> PostgresTransaction<'a> {
 }
 
 /// The first query fixes whether a transaction may write: after it, no statement
-/// can change that. The server ends what runs too long also when we cannot.
+/// can change that. The server ends what runs too long also when we cannot: a moment after
+/// the deadline, so that the caller is always told of that.
 fn begin_sql(call: &Call, write: Option<AllowedWrite>) -> String {
     let mode = if write.is_some() { "" } else { " READ ONLY" };
-    let left =
-        call.deadline().saturating_duration_since(Instant::now()).as_millis().clamp(1, 86_400_000);
+    let left = call.deadline().saturating_duration_since(Instant::now()) + SERVER_TIMEOUT_GRACE;
+    let left = left.as_millis().min(MAX_STATEMENT_TIMEOUT.as_millis());
     format!("BEGIN{mode}; SELECT set_config('statement_timeout', '{left}', true)")
 }
 
