@@ -112,7 +112,7 @@ executables, or links to them, into one folder under these names. Then run
 | `toolscript` | [ToolScript](https://github.com/alennartz/toolscript) | 0.1.0 at commit 0f87558 |
 | `ctx` | [Context Harness](https://github.com/parallax-labs/context-harness) | 0.8.0, without its optional models and vector index |
 | `starlark-mcp` | [starlark-mcp](https://github.com/connyay/starlark-mcp) | 0.1.0 at commit f1b9f98 |
-| `my-cool-proxy` | [my-cool-proxy](https://www.npmjs.com/package/@karashiiro/my-cool-proxy) | 1.6.2 from npm, on Node 20 |
+| `my-cool-proxy` | npm package `@karashiiro/my-cool-proxy` | 1.6.2, on Node 20 |
 
 All of them, and Moonlark, are spoken to by the same client, which speaks MCP 2025-06-18 (REST for
 Lua tools), and call the same native echo server. Each has a folder with a configuration of its own
@@ -123,6 +123,6 @@ wall time is the median of the answers as the client saw them. Instructions are 
 space, counted by callgrind, of the same processes: what twice as many operations take more,
 divided by their number.
 
-[The Rust mcp-proxy](https://crates.io/crates/mcp-proxy), which passes calls on and runs no scripts,
+The Rust crate `mcp-proxy`, which passes calls on and runs no scripts,
 is measured by [`cargo x bench upstream --mcp-proxy FILE`](benchmarks-upstream.md).
 ";

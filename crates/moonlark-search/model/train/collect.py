@@ -1,9 +1,9 @@
 """Collects the texts that the model learns from: packages to records.
 
-    python collect.py WORK-FOLDER
+    python collect.py WORK-FOLDER NPM CRATES CRATES-INDEX PYPI DEBIAN
 
-Takes the packages of packages.txt, each held against the digest it had, from PyPI, npm and crates.io, and the descriptions
-of Debian's packages, and leaves `records.jsonl.gz` in the folder. A record is
+After the folder come the addresses to download from. Takes the packages of packages.txt, each held against the digest it
+had, and the descriptions of Debian's packages, and leaves `records.jsonl.gz` in the folder. A record is
 [source, kind, name, lead, body, code]: what something is called, what it is in one
 sentence, what else is said about it, and how it is written, any of which may be empty.
 README.md says what is taken from where, and what is kept out.
@@ -25,11 +25,8 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 WORK = Path(sys.argv[1])
-PYPI = "https://pypi.org"
-NPM = "https://registry.npmjs.org"
-CRATES = "https://static.crates.io/crates"
-CRATES_INDEX = "https://index.crates.io"
-DEBIAN = "https://deb.debian.org/debian/dists/bookworm/main/i18n/Translation-en.xz"
+NPM, CRATES, CRATES_INDEX, PYPI, DEBIAN_AT = (address.rstrip("/") for address in sys.argv[2:])
+DEBIAN = DEBIAN_AT + "/dists/bookworm/main/i18n/Translation-en.xz"
 
 # Records of one package, and letters of each field.
 MOST = 2500

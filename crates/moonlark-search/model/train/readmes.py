@@ -1,8 +1,8 @@
 """Collects README files of Python packages, as PyPI has them: summary and description.
 
-    python readmes.py WORK-FOLDER
+    python readmes.py WORK-FOLDER PYPI
 
-Draws names, some by what they seem to be about and some at random, asks for each, and
+After the folder comes the address of the index. Draws names, some by what they seem to be about and some at random, asks for each, and
 keeps those under a permissive licence in `readmes.jsonl.gz`. What PyPI says today is not
 what it said when the model was made, so this gives no two times the same.
 """
@@ -16,8 +16,9 @@ import re
 import sys
 import threading
 import urllib.request
+from urllib.parse import urlsplit
 
-WORK = sys.argv[1]
+WORK, PYPI = sys.argv[1], sys.argv[2].rstrip("/")
 USES = re.compile(r"bio|gene|omic|protein|medic|clinic|cell|neuro|chem|health|drug|cancer|brain|dna|rna|virus|patient|diseas|epidem|"
                   r"physic|astro|climat|weather|recipe|food|travel|hotel|flight|music|movie|stock|finance|invoice|sport|shop|map|"
                   r"image|video|audio|pdf|email|calendar|database|sql|cloud|docker|kube|search|crypt|auth|test|deploy|game|geo|"
@@ -33,7 +34,7 @@ PERMISSIVE = re.compile(r"\b(mit|bsd|apache|isc|unlicense|zlib|cc0|0bsd|psf|pyth
 
 
 def main():
-    page = urllib.request.urlopen("https://pypi.org/simple/").read().decode()
+    page = urllib.request.urlopen(f"{PYPI}/simple/").read().decode()
     names = [it for it in re.findall(r"<a [^>]*>([^<]+)</a>", page) if not KEPT_OUT.search(it)]
     random.seed(7)
     drawn = random.sample([it for it in names if USES.search(it)], 22000) + random.sample(names, 9000)
@@ -50,7 +51,7 @@ def main():
 
 
 def ask(todo, lock, out):
-    connection = http.client.HTTPSConnection("pypi.org", timeout=30)
+    connection = http.client.HTTPSConnection(urlsplit(PYPI).netloc, timeout=30)
     while True:
         try:
             name = todo.get_nowait()
