@@ -21,6 +21,7 @@ use rmcp::model::{ErrorCode, RequestId};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
@@ -38,6 +39,10 @@ const READ_CHUNK_BYTES: usize = 8 * 1024;
 /// has it.
 const FINAL_CALLS_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Refusals that wait for the client to read. Behind them the SDK refuses, and reads nothing
+/// meanwhile.
+const MAX_PENDING_REFUSALS: usize = 64;
+
 /// Calls that were taken out, until they are answered.
 pub(super) struct StdioFastPath<W> {
     mcp: McpServer,
@@ -49,13 +54,15 @@ pub(super) struct StdioFastPath<W> {
     pub(super) has_session: AtomicBool,
     running: Mutex<HashMap<RequestId, AbortHandle>>,
     tasks: TaskTracker,
+    refusals: Arc<Semaphore>,
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> StdioFastPath<W> {
     pub(super) fn new(mcp: McpServer, output: SharedOutput<W>) -> Arc<Self> {
         let (open, has_session, running, tasks) = Default::default();
         let straight = McpFastPath::new(mcp.clone(), MAX_PLAIN_LINE_BYTES);
-        Arc::new(Self { mcp, straight, output, open, has_session, running, tasks })
+        let refusals = Arc::new(Semaphore::new(MAX_PENDING_REFUSALS));
+        Arc::new(Self { mcp, straight, output, open, has_session, running, tasks, refusals })
     }
 
     /// All calls are answered, or have had their time, which is none if the client has
@@ -148,9 +155,13 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioFastPath<W> {
         }
         let refusal = TxJsonRpcMessage::<RoleServer>::error(error, id);
         let Ok(refusal) = serde_json::to_vec(&refusal) else { return false };
+        let Ok(place) = self.refusals.clone().try_acquire_owned() else { return false };
         let this = self.clone();
-        // A client that is gone needs no answer.
-        self.tasks.spawn(async move { this.output.send_line(refusal).await.is_ok() });
+        self.tasks.spawn(async move {
+            // A client that is gone needs no answer.
+            let _ = this.output.send_line(refusal).await;
+            drop(place);
+        });
         true
     }
 }
