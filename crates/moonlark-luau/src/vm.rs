@@ -401,3 +401,23 @@ fn random_seed() -> f64 {
         .map_or(0, |elapsed| u64::from(elapsed.subsec_nanos()));
     (count.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ nanos) as u32 as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::LuauVm;
+    use crate::luau_testing::modules;
+    use crate::prelude::LuauPrelude;
+
+    /// With the pages that Luau has by itself, a VM takes 850 KB.
+    const MAX_NEW_VM_BYTES: usize = 320 * 1024;
+
+    #[test]
+    fn a_new_vm_takes_little_memory_because_luau_has_small_pages() {
+        let modules = modules();
+        for prelude in [LuauPrelude::new(&modules), LuauPrelude::for_agents(&modules)] {
+            let vm = LuauVm::new(&prelude.unwrap()).unwrap();
+            let used = vm.lua.used_memory();
+            assert!(used <= MAX_NEW_VM_BYTES, "{used} bytes: see patches/luau-pages");
+        }
+    }
+}

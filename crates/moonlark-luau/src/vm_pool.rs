@@ -20,8 +20,8 @@ use crate::prelude::LuauPrelude;
 use crate::script_memory::ScriptMemory;
 use crate::vm::LuauVm;
 
-/// Idle VMs of one kind; each holds up to a few megabytes, and about a quarter of one after
-/// its garbage was collected.
+/// Idle VMs of one kind; each holds up to a few megabytes, and some 250 KB after its garbage
+/// was collected.
 const MAX_IDLE_VMS: usize = 128;
 /// Idle VMs that are kept however long nobody needs them.
 const MIN_IDLE_VMS: usize = 4;
