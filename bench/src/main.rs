@@ -33,6 +33,7 @@ mod scale;
 mod scripts;
 mod search;
 mod server;
+mod soak;
 mod start;
 mod stdio;
 mod tokens;
@@ -110,6 +111,8 @@ enum Benchmark {
     },
     /// Beside ToolScript, Context Harness, starlark-mcp and my-cool-proxy, which you have built.
     Peers(peers::Peers),
+    /// A steady load of everything for minutes, and what the process holds after each.
+    Soak(soak::Soak),
     /// Rules and the journal on the path of a call, and a server under ten times its load.
     Trust {
         #[command(flatten)]
@@ -194,6 +197,7 @@ impl Benchmark {
             Benchmark::Run { options } => options.measure("run", vec![Box::new(run::run)]),
             Benchmark::Start { options } => options.measure("start", vec![Box::new(start::run)]),
             Benchmark::Peers(peers) => peers.run(),
+            Benchmark::Soak(soak) => soak.run(),
             Benchmark::Trust { options } => options.measure("trust", vec![Box::new(trust::run)]),
             Benchmark::Openapi { options } => {
                 options.measure("openapi", vec![Box::new(openapi::run)])

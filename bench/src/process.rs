@@ -84,9 +84,18 @@ pub(super) fn status(pid: u32) -> Result<Status> {
 
 /// Resident memory in bytes, where a page that several processes share counts in parts.
 pub(super) fn proportional_memory(pid: u32) -> Result<u64> {
+    rolled_up(pid, "Pss:")
+}
+
+/// Resident memory in bytes that is of no file.
+pub(super) fn anonymous_memory(pid: u32) -> Result<u64> {
+    rolled_up(pid, "Anonymous:")
+}
+
+fn rolled_up(pid: u32, key: &str) -> Result<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))
         .with_context(|| format!("process {pid} is gone"))?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let line = rollup.lines().find_map(|line| line.strip_prefix(key));
     let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     Ok(kilobytes.with_context(|| format!("no memory of process {pid}"))? * 1024)
 }

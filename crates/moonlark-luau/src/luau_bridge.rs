@@ -23,6 +23,12 @@ const LIST_LENGTH_KEY: &str = "__places";
 /// function that ends the script because of it.
 const NOT_A_VALUE_KEY: &str = "__no_value";
 
+/// Where `Bridge::to_lua` has the metatable of lists on the stack.
+const LIST_METATABLE_INDEX: i32 = 1;
+/// What a value needs on the stack beside the values in it: an object, the metatable of its null
+/// fields, its key there, its value, and a key and a flag in that.
+const MAX_VALUE_STACK_SLOTS: i32 = 6;
+
 /// What a field of an object takes beside its name and its value.
 const LUAU_FIELD_OVERHEAD_BYTES: usize = 64;
 /// What a table takes, however little is in it.
@@ -67,58 +73,23 @@ impl Bridge {
             Value::Float(float) => Lv::Number(float),
             Value::Str(text) => Lv::String(lua.create_string(text)?),
             Value::Bytes(bytes) => Lv::String(lua.create_string(bytes)?),
-            Value::Array(items) => {
-                let table = lua.create_table_with_capacity(items.len(), 0)?;
-                for (index, item) in items.into_iter().enumerate() {
-                    self.store_item(lua, &table, index as i64 + 1, item)?;
+            table @ (Value::Array(_) | Value::Object(_)) => {
+                // SAFETY: `exec_raw` calls the closure in protected mode, with the metatable of
+                // lists as its only argument, and takes what is on the stack then.
+                unsafe {
+                    lua.exec_raw(&self.array, |state| {
+                        push_value(state, &table);
+                        ffi::lua_remove(state, LIST_METATABLE_INDEX);
+                    })?
                 }
-                table.set_metatable(Some(self.array.clone()))?;
-                Lv::Table(table)
-            }
-            Value::Object(object) => {
-                let table = lua.create_table_with_capacity(0, object.len())?;
-                let mut nulls = None;
-                for (key, item) in object {
-                    if item == Value::Null {
-                        let nulls = match &nulls {
-                            Some(nulls) => nulls,
-                            None => nulls.insert(lua.create_table()?),
-                        };
-                        nulls.raw_set(key, true)?;
-                    } else {
-                        self.store_item(lua, &table, key, item)?;
-                    }
-                }
-                if let Some(nulls) = nulls {
-                    let meta = lua.create_table()?;
-                    meta.raw_set(NULL_FIELDS_KEY, nulls)?;
-                    table.set_metatable(Some(meta))?;
-                }
-                Lv::Table(table)
             }
         })
-    }
-
-    fn store_item(
-        &self,
-        lua: &Lua,
-        table: &Table,
-        key: impl IntoLua,
-        item: Value,
-    ) -> mlua::Result<()> {
-        match item {
-            // A list cannot have holes, so null stands there as itself.
-            Value::Null => table.raw_set(key, Lv::NULL),
-            item => table.raw_set(key, self.to_whole_value(lua, item)?),
-        }
     }
 
     /// The same with integers kept whole.
     fn to_whole_value(&self, lua: &Lua, value: Value) -> mlua::Result<HostReplyValue> {
         Ok(match value {
-            Value::Int(int) if int.unsigned_abs() > MAX_EXACT_INTEGER as u64 => {
-                HostReplyValue::Wide(int)
-            }
+            Value::Int(int) if !is_exact_integer(int) => HostReplyValue::Wide(int),
             value => HostReplyValue::Value(self.to_lua(lua, value)?),
         })
     }
@@ -138,6 +109,87 @@ impl Bridge {
         };
         reader.read_value(value)
     }
+}
+
+/// Push a value as Luau has it. One protected call makes all of it: mlua enters one for each
+/// field, which is most of what a call of a small tool costs.
+///
+/// # Safety
+///
+/// Only in protected mode, since Luau raises where memory is short, and with the metatable of
+/// lists at `LIST_METATABLE_INDEX`. Nothing here has to be dropped when it raises.
+unsafe fn push_value(state: *mut ffi::lua_State, value: &Value) {
+    // SAFETY: as above; each branch pushes one value, and the slots were asked for.
+    unsafe {
+        ffi::luaL_checkstack(state, MAX_VALUE_STACK_SLOTS, std::ptr::null());
+        match value {
+            // A list cannot have holes, so null stands there as itself.
+            Value::Null => ffi::lua_pushlightuserdata(state, std::ptr::null_mut()),
+            Value::Bool(flag) => ffi::lua_pushboolean(state, (*flag).into()),
+            Value::Int(int) if is_exact_integer(*int) => ffi::lua_pushnumber(state, *int as f64),
+            Value::Int(int) => ffi::lua_pushinteger64(state, *int),
+            Value::Float(float) => ffi::lua_pushnumber(state, *float),
+            Value::Str(text) => push_bytes(state, text.as_bytes()),
+            Value::Bytes(bytes) => push_bytes(state, bytes),
+            Value::Array(items) => {
+                ffi::lua_createtable(state, items.len().try_into().unwrap_or(0), 0);
+                for (index, item) in (1..).zip(items) {
+                    push_value(state, item);
+                    ffi::lua_rawseti(state, -2, index);
+                }
+                ffi::lua_pushvalue(state, LIST_METATABLE_INDEX);
+                ffi::lua_setmetatable(state, -2);
+            }
+            Value::Object(object) => push_object(state, object),
+        }
+    }
+}
+
+/// The same for an object.
+///
+/// # Safety
+///
+/// As for `push_value`, which has asked for the slots.
+unsafe fn push_object(state: *mut ffi::lua_State, object: &Object) {
+    // SAFETY: as above.
+    unsafe {
+        ffi::lua_createtable(state, 0, object.len().try_into().unwrap_or(0));
+        let mut nulls = 0;
+        for (key, item) in object {
+            if *item == Value::Null {
+                nulls += 1;
+                continue;
+            }
+            push_bytes(state, key.as_bytes());
+            push_value(state, item);
+            ffi::lua_rawset(state, -3);
+        }
+        if nulls == 0 {
+            return;
+        }
+        ffi::lua_createtable(state, 0, 1);
+        push_bytes(state, NULL_FIELDS_KEY.as_bytes());
+        ffi::lua_createtable(state, 0, nulls);
+        for (key, _) in object.iter().filter(|(_, item)| **item == Value::Null) {
+            push_bytes(state, key.as_bytes());
+            ffi::lua_pushboolean(state, 1);
+            ffi::lua_rawset(state, -3);
+        }
+        ffi::lua_rawset(state, -3);
+        ffi::lua_setmetatable(state, -2);
+    }
+}
+
+/// # Safety
+///
+/// As for `push_value`, which has asked for the slots.
+unsafe fn push_bytes(state: *mut ffi::lua_State, bytes: &[u8]) {
+    // SAFETY: the pointer and the length are those of one slice, which Luau copies.
+    unsafe { ffi::lua_pushlstring(state, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+fn is_exact_integer(int: i64) -> bool {
+    int.unsigned_abs() <= MAX_EXACT_INTEGER as u64
 }
 
 /// What a host function answers: `true, value`, `false, problem` or

@@ -210,7 +210,8 @@ async fn answer_call(
     if streams {
         return Ok(stream_call(shared.gateway.clone(), asker, name, args));
     }
-    let body = run_tool(&shared.gateway, asker, None, &name, args).await?;
+    // Behind a pointer, because axum moves the future of a request several times.
+    let body = Box::pin(run_tool(&shared.gateway, asker, None, &name, args)).await?;
     Ok(json_response(body.into()))
 }
 

@@ -144,8 +144,10 @@ impl RequestGate {
         if path != MCP_ROUTE {
             return next.run(request).await;
         }
-        let served = match self.straight.try_serve(request).await {
-            Err(request) => self.sessions.try_serve(request, self.request_body).await,
+        // The future of every request has room for what is awaited here, and is moved several
+        // times before it runs: what is large is behind a pointer.
+        let served = match Box::pin(self.straight.try_serve(request)).await {
+            Err(request) => Box::pin(self.sessions.try_serve(request, self.request_body)).await,
             served => served,
         };
         match served {

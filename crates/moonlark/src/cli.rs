@@ -17,6 +17,7 @@ mod get;
 mod import;
 mod install;
 mod inventory;
+mod log_writer;
 mod logging;
 mod login;
 mod logout;
@@ -255,7 +256,7 @@ pub fn main() -> ExitCode {
         CliCommand::Tool(tool::ToolCommand::Test(test)) => test.take_options(options),
         _ => {}
     }
-    logging::start_logging(&cli.global, &cli.command);
+    let log = logging::start_logging(&cli.global, &cli.command);
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     threads.thread_stack_size(WORKER_STACK_BYTES).on_thread_park(release_thread_memory);
     let runtime = match threads.enable_all().build() {
@@ -282,6 +283,7 @@ pub fn main() -> ExitCode {
     });
     // What still waits (a reader of stdin, a blocked script) must not hold us.
     runtime.shutdown_timeout(std::time::Duration::from_millis(100));
+    log.flush_lines();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

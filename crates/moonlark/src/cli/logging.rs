@@ -11,6 +11,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::log_writer::LogWriter;
 use super::terminal::{CONTINUATION_INDENT, stderr_has_colors};
 use super::{CliCommand, GlobalArgs, load_config};
 use moonlark_config::{LogConfig, LogFormat};
@@ -18,20 +19,23 @@ use moonlark_config::{LogConfig, LogFormat};
 /// The levels that are words; anything else is a list for the filter.
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-pub(super) fn start_logging(global: &GlobalArgs, command: &CliCommand) {
+/// Log from now on. What waits to be written is written by `LogWriter::flush_lines`.
+pub(super) fn start_logging(global: &GlobalArgs, command: &CliCommand) -> LogWriter {
+    let writer = log_writer();
     let config = load_log_config(global, command);
     let format = global.log_format.unwrap_or(config.format);
     tracing_subscriber::fmt()
         .with_env_filter(build_filter(global, command, config.level.as_deref()))
-        .with_writer(log_output)
+        .with_writer(writer.clone())
         .with_ansi(false)
         .event_format(LogLineFormat { format, colours: stderr_has_colors() })
         .init();
+    writer
 }
 
 #[expect(clippy::disallowed_methods, reason = "the formats below show control characters")]
-fn log_output() -> std::io::Stderr {
-    std::io::stderr()
+fn log_writer() -> LogWriter {
+    LogWriter::new(Box::new(std::io::stderr()))
 }
 
 /// What `[log]` says, for commands that serve. What is wrong with the file is
