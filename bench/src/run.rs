@@ -68,7 +68,7 @@ fn calls(effort: Effort) -> Result<(Vec<Section>, Section)> {
     let sections = vec![
         Section {
             title: "A script that calls nothing",
-            about: "One `execute` at a time over stdio: a fresh VM, the script, its result. CPU is \
+            about: "One `execute` at a time over stdio: a VM of the pool, the script, its result. CPU is \
                     that of client, gateway and server. There is no floor: it is what code mode \
                     costs before a script does anything. The script is the same every time, so \
                     that its type check is remembered, here and below; what that of a new script \

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -60,7 +60,14 @@ impl Soak {
             std::thread::spawn(move || generate_load(address, &mix, rate, minutes, &answered))
         };
         for minute in 1..=minutes {
-            std::thread::sleep(MINUTE);
+            let until = Instant::now() + MINUTE;
+            // A load that ended before its time has failed.
+            while Instant::now() < until && (minute == minutes || !load.is_finished()) {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            if minute < minutes && load.is_finished() {
+                break;
+            }
             looks.push(ProcessLook::take(minute, server.pid(), project.path())?);
             eprintln!("minute {minute} of {minutes}: {}", looks[minute].row(&[]));
         }
@@ -130,7 +137,8 @@ fn mixed_project() -> Result<TempDir> {
 /// The requests, by their turn.
 struct RequestMix {
     script_tool: Request,
-    upstream_tool: Request,
+    /// In a session for each connection.
+    upstream_tool: Vec<Request>,
     scripts: Vec<Request>,
 }
 
@@ -138,7 +146,11 @@ impl RequestMix {
     fn new(server: &Server) -> Result<RequestMix> {
         let params = json!({"name": "up__echo", "arguments": {"message": "hello"}});
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-        let mut in_session = requests_in_session(server, SESSION_VERSION, &[call])?;
+        let in_session = |_| {
+            let mut all =
+                requests_in_session(server, SESSION_VERSION, std::slice::from_ref(&call))?;
+            all.pop().context("no request")
+        };
         let script = |number: usize| {
             let script = format!(
                 "local number = {number} local a, b = up.echo{{ message = \"hello\" }}, up.echo{{ message = \"hello\" }} \
@@ -148,15 +160,15 @@ impl RequestMix {
         };
         Ok(RequestMix {
             script_tool: echo::rest(),
-            upstream_tool: in_session.pop().context("no request")?,
+            upstream_tool: (0..CONNECTIONS).map(in_session).collect::<Result<_>>()?,
             scripts: (0..DISTINCT_SCRIPTS).map(script).collect(),
         })
     }
 
-    fn request(&self, turn: usize) -> &Request {
+    fn request(&self, connection: usize, turn: usize) -> &Request {
         match turn % 10 {
             0..5 => &self.script_tool,
-            5..8 => &self.upstream_tool,
+            5..8 => &self.upstream_tool[connection],
             _ => &self.scripts[turn % self.scripts.len()],
         }
     }
@@ -166,7 +178,7 @@ impl RequestMix {
         super::old_clients::block_on(async {
             let mut connection = Connection::open(server.address).await?;
             for turn in [0, 5, 8] {
-                connection.ask(self.request(turn)).await?;
+                connection.ask(self.request(0, turn)).await?;
             }
             Ok(())
         })
@@ -194,7 +206,7 @@ fn generate_load(
                     let due = began + Duration::from_secs_f64(turn as f64 / f64::from(rate));
                     tokio::time::sleep_until(due).await;
                     // Shifted by the number of connections, so that each asks for everything.
-                    connection.ask(mix.request(turn + turn / CONNECTIONS)).await?;
+                    connection.ask(mix.request(first, turn + turn / CONNECTIONS)).await?;
                     let minute = (due - began).as_secs() as usize / 60;
                     answered[minute].lock().push(due.elapsed().as_secs_f64());
                 }

@@ -78,8 +78,8 @@ impl Gateway {
         self.0.published.load().catalog_for(caller)
     }
 
-    /// Put what is new of the catalog, the rules, the limits and the identity in force, all
-    /// of it at one moment. Calls in flight finish on what they began with.
+    /// Put what is new in force: limits first, then catalog, rules and identity at one moment.
+    /// Calls in flight finish on what they began with.
     pub fn publish(&self, update: impl Into<SnapshotUpdate>) {
         let update = update.into();
         if let Some(limits) = update.admission {

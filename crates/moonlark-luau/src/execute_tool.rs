@@ -1,6 +1,6 @@
 //! Agent scripts: the tool `execute`.
 //!
-//! compile → wait for sources that connect → check types → a fresh VM → answer. The
+//! compile → wait for sources that connect → check types → a VM of the pool → answer. The
 //! script's calls are children of this very call, on record in its [`Run`], so
 //! the answer can say what was called and said, however the script ended.
 

@@ -1,7 +1,7 @@
 //! The Luau engine: sandbox, bridge, host calls, preemption, tool scripts.
 //!
 //! Only this crate knows Luau. It reaches tools, its own host modules included,
-//! through the gateway of `moonlark-core` and in no other way.
+//! through the gateway of `moonlark-gateway` and in no other way.
 
 #![cfg_attr(
     test,

@@ -4,7 +4,8 @@
 //! or stay in a builtin that nobody can interrupt. So scripts run in processes
 //! of the same binary ([`worker`]) that can be killed at any moment, and only
 //! their own call suffers. What a script asks of the world comes back here and
-//! is answered by the gateway: grants, secrets and limits never leave it.
+//! is answered by the gateway: grants and limits never leave it, nor do secrets
+//! but those in the script's own configuration.
 //!
 //! Only this crate knows Starlark, and only [`worker`] its values.
 

@@ -7,8 +7,7 @@
 //! that everything else uses: its Rust SDK sends by a thread and a client of its
 //! own. Nothing here can hold up a call or the end of the program.
 //!
-//! The binary brings the HTTP client and collects the metrics: this crate knows
-//! neither the server nor the configuration file.
+//! The binary collects the metrics: this crate knows neither the server nor the configuration file.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

@@ -1,6 +1,6 @@
 //! A project: its configuration, its scripts, and the gateway that serves them.
 //!
-//! The only file that knows every crate. Loading and reloading are the same
+//! Loading and reloading are the same
 //! walk: look at what is on disk, load what is new or changed, put the next
 //! catalog together, publish it. What fails to load keeps its last good version.
 //!

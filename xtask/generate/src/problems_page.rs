@@ -40,7 +40,7 @@ when it is known how long to wait.
 | code | status | retryable | meaning |
 |---|---|---|---|
 ",
-        made_from("`Code` in crates/moonlark-core")
+        made_from("`ProblemCode` in crates/moonlark-core")
     );
     for code in ProblemCode::ALL_CODES {
         let status = moonlark_server::status_for_code(*code).as_u16();

@@ -50,7 +50,7 @@ impl Project {
     }
 
     /// Put the next catalog together, and publish it with the rules and limits of the same
-    /// configuration, all in one step, if anything of it is new.
+    /// configuration, if anything of it is new.
     pub(super) fn publish_catalog(&self, state: &ProjectState) {
         let (mut tools, mut problems) = (state.tools.clone(), state.problems.clone());
         let upstreams = self.upstreams.current_offerings();
