@@ -184,14 +184,28 @@ fn rules_and_tools_that_change_together_take_effect_in_one_step() {
     };
     let config = |denied: &str| {
         format!(
-            "[tools]\nwatch = false\n[extensions]\nwatch = false\n\
+            "[tools]\nwatch = false\n[tools.script.asker]\nallow = ['tool:*']\n\
+             [extensions]\nwatch = false\n\
              [[policy.rules]]\ntools = ['{denied}']\naction = 'deny'\n"
         )
     };
-    let project =
-        Project::new(&[("moonlark.toml", &config("odd")), ("tools/one.lua", &script("even"))]);
+    // Both are called within one call, which has one catalog and the rules that belong to it.
+    let asker = "tool = { name = 'asker', description = 'calls both', parameters = {} }\n\
+                 function tool.execute(_, context)\n\
+                 local answered = 0\n\
+                 for _, name in { 'odd', 'even' } do\n\
+                 if pcall(context.call, name, {}) then answered += 1 end\n\
+                 end\n\
+                 return answered\n\
+                 end\n";
+    let project = Project::new(&[
+        ("moonlark.toml", &config("odd")),
+        ("tools/one.lua", &script("even")),
+        ("tools/asker.lua", asker),
+    ]);
     let server = Arc::new(project.serve());
     server.wait_until("even", |status, _| status == 200);
+    server.wait_until("asker", |status, _| status == 200);
     let stop = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..4)
         .map(|_| {
@@ -206,6 +220,8 @@ fn rules_and_tools_that_change_together_take_effect_in_one_step() {
                         names.filter(|it| ["odd", "even"].contains(it)).collect();
                     assert_eq!(names.len(), 1, "rules and tools of two versions: {names:?}");
                     seen.insert(names[0].to_owned());
+                    let (status, answer) = server.post("asker", &json!({}));
+                    assert_eq!((status, &answer["result"]), (200, &json!(1)), "{answer}");
                 }
                 seen
             })

@@ -40,3 +40,37 @@ pub(super) fn hostile_scripts(files: &[File]) -> Vec<Finding> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str, text: &str) -> File {
+        File { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    fn paths(findings: Vec<Finding>) -> Vec<String> {
+        findings.into_iter().map(|finding| finding.path).collect()
+    }
+
+    #[test]
+    fn an_example_that_no_page_names_is_found() {
+        let files = [
+            file("examples/README.md", "`known.lua` greets."),
+            file("examples/tools/known.lua", ""),
+            file("examples/tools/unknown.lua", ""),
+            file("examples/tools/unknown_test.luau", ""),
+        ];
+        assert_eq!(paths(example_scripts(&files)), ["examples/tools/unknown.lua"]);
+    }
+
+    #[test]
+    fn a_hostile_script_that_does_not_say_how_it_ends_is_found() {
+        let files = [
+            file("tests/hostile/loop.lua", "-- loops\n-- expect: timeout\nwhile true do end"),
+            file("tests/hostile/late.lua", "while true do end\n-- expect: timeout"),
+            file("tests/hostile_starlark/loop.star", "# expect: timeout\n"),
+        ];
+        assert_eq!(paths(hostile_scripts(&files)), ["tests/hostile/late.lua"]);
+    }
+}

@@ -162,6 +162,18 @@ mod tests {
     }
 
     #[test]
+    fn a_file_with_two_jobs_is_found_and_its_tests_do_not_count() {
+        let lines = |count| "let x = 1;\n".repeat(count);
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", lines(MAX_FILE_LINES));
+        let file = |text: String| [File { path: "crates/a/src/lib.rs".to_owned(), text }];
+        assert!(length(&file(lines(MAX_FILE_LINES - 1) + &tests)).is_empty());
+        let found = length(&file(lines(MAX_FILE_LINES + 1) + &tests));
+        assert_eq!(show(found), ["0: 601 lines without its tests, more than 600"]);
+        let generated = File { path: "types/a.luau".to_owned(), text: lines(MAX_FILE_LINES + 1) };
+        assert!(length(&[generated]).is_empty());
+    }
+
+    #[test]
     fn names_and_loose_ends_are_found() {
         let text =
             "pub(crate) struct ToolManager {\n    name: String,\n}\nimpl ServerHandler for X {}\n";
