@@ -186,7 +186,7 @@ fn describe_span(
         (_, Some(name)) => facts.push(("gen_ai.prompt.name", text(name))),
         (_, None) => {}
     }
-    match &shared.settings.target.way {
+    match &shared.settings.target.transport {
         McpTransportConfig::Stdio { .. } => facts.push(("network.transport", text("pipe"))),
         McpTransportConfig::Http { url, .. } | McpTransportConfig::Sse { url, .. } => {
             facts.push(("network.transport", text("tcp")));

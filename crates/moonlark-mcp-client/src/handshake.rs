@@ -42,7 +42,7 @@ pub(super) async fn connect_transport(
 ) -> HandshakeResult {
     let opening = McpHandshake { target, inbox, us };
     let opened = async {
-        match &target.way {
+        match &target.transport {
             McpTransportConfig::Stdio { .. } => {
                 opening.connect_stdio(era, || opening.start_stdio_transport()).await
             }
@@ -96,7 +96,7 @@ impl McpHandshake<'_> {
     }
 
     async fn start_stdio_transport(&self) -> Result<McpTransport, Problem> {
-        let McpTransportConfig::Stdio { command, args, env, cwd } = &self.target.way else {
+        let McpTransportConfig::Stdio { command, args, env, cwd } = &self.target.transport else {
             return Err(Problem::internal("a process to start where there is none"));
         };
         let child =
@@ -154,7 +154,7 @@ impl McpHandshake<'_> {
         auth: Option<Arc<dyn RequestAuthorizer>>,
     ) -> Result<HttpEndpoint, Problem> {
         let (McpTransportConfig::Http { url, headers } | McpTransportConfig::Sse { url, headers }) =
-            &self.target.way
+            &self.target.transport
         else {
             return Err(Problem::internal("an address to ask where there is none"));
         };
@@ -363,7 +363,7 @@ fn connect_timeout_problem(target: &UpstreamTarget) -> Problem {
 }
 
 fn connect_failure_hint(target: &UpstreamTarget) -> String {
-    match &target.way {
+    match &target.transport {
         McpTransportConfig::Stdio { command, args, .. } => {
             let shown = upstream_process::display_command(command, args);
             format!("run its command by hand to see what it waits for: {shown}")

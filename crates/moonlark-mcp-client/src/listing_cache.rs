@@ -30,7 +30,7 @@ impl UpstreamListingCache {
     pub(crate) fn for_settings(settings: &UpstreamSettings) -> Self {
         Self {
             file: listing_file_path(&settings.state, settings.name()),
-            fingerprint: transport_fingerprint(&settings.target.way),
+            fingerprint: transport_fingerprint(&settings.target.transport),
         }
     }
 
@@ -101,8 +101,8 @@ pub fn listing_file_path(state: &Path, server: &str) -> PathBuf {
 }
 
 /// Tells one server from another, without telling its secrets.
-fn transport_fingerprint(way: &McpTransportConfig) -> String {
-    let text = match way {
+fn transport_fingerprint(transport: &McpTransportConfig) -> String {
+    let text = match transport {
         McpTransportConfig::Stdio { command, args, cwd, env } => {
             format!("{command}\n{args:?}\n{cwd:?}\n{:?}", env.keys())
         }

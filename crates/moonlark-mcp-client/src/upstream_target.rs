@@ -12,7 +12,7 @@ use url::Url;
 pub struct UpstreamTarget {
     /// What the operator calls it; every message does too.
     pub name: String,
-    pub way: McpTransportConfig,
+    pub transport: McpTransportConfig,
     pub limits: McpConnectionLimits,
 }
 
@@ -48,9 +48,12 @@ mod tests {
     fn a_target_can_be_printed_without_its_secrets() {
         let headers = BTreeMap::from([("x-key".to_owned(), SecretText::new("hunter22"))]);
         let url = Url::parse("https://mcp.example/").unwrap();
-        let way = McpTransportConfig::Http { url, headers };
-        let target =
-            UpstreamTarget { name: "git".into(), way, limits: McpConnectionLimits::default() };
+        let transport = McpTransportConfig::Http { url, headers };
+        let target = UpstreamTarget {
+            name: "git".into(),
+            transport,
+            limits: McpConnectionLimits::default(),
+        };
         let shown = format!("{target:?}");
         assert!(shown.contains("x-key") && !shown.contains("hunter22"), "{shown}");
         assert_eq!(target, target.clone());

@@ -1,4 +1,4 @@
-//! What the HTTP server answers: REST, MCP and the checks in front of both.
+//! What the HTTP server answers: REST, MCP and the checks in gate of both.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -89,21 +89,21 @@ pub fn build_http_app(
         }
         CallerIdentification::Anybody | CallerIdentification::Owner => routes,
     };
-    let front = RequestGate {
+    let gate = RequestGate {
         access: OriginPolicy { hosts: options.allowed_hosts, origins: options.allowed_origins },
         callers: options.callers,
-        straight: McpFastPath::new(mcp, options.request_body),
+        fast_path: McpFastPath::new(mcp, options.request_body),
         sessions,
         request_body: options.request_body,
     };
-    HttpApp::new(from_fn_with_state(Arc::new(front), RequestGate::serve_request).layer(routes))
+    HttpApp::new(from_fn_with_state(Arc::new(gate), RequestGate::serve_request).layer(routes))
 }
 
 /// What every request passes before it is looked up what it is for.
 struct RequestGate {
     access: OriginPolicy,
     callers: CallerIdentification,
-    straight: McpFastPath,
+    fast_path: McpFastPath,
     sessions: Arc<McpSessions>,
     /// Largest request body, in bytes.
     request_body: usize,
@@ -111,12 +111,12 @@ struct RequestGate {
 
 impl RequestGate {
     async fn serve_request(
-        State(front): State<Arc<RequestGate>>,
+        State(gate): State<Arc<RequestGate>>,
         request: Request,
         next: Next,
     ) -> Response {
-        let allowed = async |request| front.identify_caller(request, next).await;
-        origin_policy::check_origin(&front.access, request, allowed).await
+        let allowed = async |request| gate.identify_caller(request, next).await;
+        origin_policy::check_origin(&gate.access, request, allowed).await
     }
 
     async fn identify_caller(&self, mut request: Request, next: Next) -> Response {
@@ -146,7 +146,7 @@ impl RequestGate {
         }
         // The future of every request has room for what is awaited here, and is moved several
         // times before it runs: what is large is behind a pointer.
-        let served = match Box::pin(self.straight.try_serve(request)).await {
+        let served = match Box::pin(self.fast_path.try_serve(request)).await {
             Err(request) => Box::pin(self.sessions.try_serve(request, self.request_body)).await,
             served => served,
         };

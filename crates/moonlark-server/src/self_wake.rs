@@ -18,14 +18,14 @@ const MAX_POLLS_IN_A_ROW: usize = 16;
 
 /// The same future, but for who is woken.
 pub(crate) fn coalesce_self_wakes<F: Future + Send>(future: F) -> SelfWakeCoalescer<F> {
-    let bell = Arc::new(CoalescingWaker::default());
-    SelfWakeCoalescer { future: Box::pin(future), waker: bell.clone().into(), bell }
+    let coalescing = Arc::new(CoalescingWaker::default());
+    SelfWakeCoalescer { future: Box::pin(future), waker: coalescing.clone().into(), coalescing }
 }
 
 pub(crate) struct SelfWakeCoalescer<F> {
     future: Pin<Box<F>>,
-    bell: Arc<CoalescingWaker>,
-    /// The bell, as the parts have it.
+    coalescing: Arc<CoalescingWaker>,
+    /// The same waker, as the parts of the future have it.
     waker: Waker,
 }
 
@@ -44,14 +44,14 @@ impl<F: Future> Future for SelfWakeCoalescer<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
-        this.bell.task.register(context.waker());
+        this.coalescing.task.register(context.waker());
         let mut inner = Context::from_waker(&this.waker);
         for _ in 0..MAX_POLLS_IN_A_ROW {
-            this.bell.state.store(STATE_POLLED, Ordering::Release);
+            this.coalescing.state.store(STATE_POLLED, Ordering::Release);
             if let Poll::Ready(output) = this.future.as_mut().poll(&mut inner) {
                 return Poll::Ready(output);
             }
-            if this.bell.state.swap(STATE_WAITING, Ordering::AcqRel) != STATE_WOKEN {
+            if this.coalescing.state.swap(STATE_WAITING, Ordering::AcqRel) != STATE_WOKEN {
                 return Poll::Pending;
             }
         }

@@ -31,7 +31,7 @@ pub(crate) use scripted_connector::ScriptedConnector;
 #[derive(Clone)]
 pub(crate) struct KnowledgeSource {
     pub(crate) name: String,
-    way: ConnectorKind,
+    kind: ConnectorKind,
     /// Why its newest version is not in use.
     pub(crate) problem: Option<Problem>,
 }
@@ -54,7 +54,7 @@ struct ConnectorScriptState {
 
 impl KnowledgeSource {
     pub(crate) fn kind(&self) -> &'static str {
-        match &self.way {
+        match &self.kind {
             ConnectorKind::Filesystem(..) => "filesystem",
             ConnectorKind::Git(..) => "git",
             ConnectorKind::Script(_) => "script",
@@ -63,7 +63,7 @@ impl KnowledgeSource {
 
     /// Where it reads, for people.
     pub(crate) fn location(&self) -> String {
-        match &self.way {
+        match &self.kind {
             ConnectorKind::Filesystem(config, _) => config.root.clone(),
             ConnectorKind::Git(config, _) => {
                 let url = config.url.as_deref().map(moonlark_knowledge::redact_repository_url);
@@ -75,7 +75,7 @@ impl KnowledgeSource {
 
     /// What its author says it brings.
     pub(crate) fn description(&self) -> Option<&str> {
-        let ConnectorKind::Script(loading) = &self.way else { return None };
+        let ConnectorKind::Script(loading) = &self.kind else { return None };
         loading.script.as_ref().map(|it| it.description.as_str()).filter(|it| !it.is_empty())
     }
 
@@ -88,7 +88,7 @@ impl KnowledgeSource {
         let place = self.location();
         let last = place.trim_end_matches('/').rsplit(['/', '\\', ':']).next().unwrap_or_default();
         let last = last.strip_suffix(".git").unwrap_or(last);
-        match &self.way {
+        match &self.kind {
             _ if last.is_empty() || last.starts_with('.') => self.kind().to_owned(),
             ConnectorKind::Filesystem(..) => format!("files in {last}"),
             ConnectorKind::Git(..) => format!("repository {last}"),
@@ -98,7 +98,7 @@ impl KnowledgeSource {
 
     /// Whether it may call tools, which then have to be there.
     pub(crate) fn may_call_tools(&self) -> bool {
-        let ConnectorKind::Script(loading) = &self.way else { return false };
+        let ConnectorKind::Script(loading) = &self.kind else { return false };
         loading.scope.grants.has_kind("tool")
     }
 
@@ -109,11 +109,11 @@ impl KnowledgeSource {
         gateway: &Gateway,
     ) -> Result<Arc<dyn SourceConnector>> {
         if let (Some(problem), ConnectorKind::Filesystem(..) | ConnectorKind::Git(..)) =
-            (&self.problem, &self.way)
+            (&self.problem, &self.kind)
         {
             return Err(problem.clone());
         }
-        match &self.way {
+        match &self.kind {
             ConnectorKind::Filesystem(config, root) => {
                 filesystem_connector(&self.name, config, root)
             }
@@ -136,7 +136,7 @@ impl KnowledgeSource {
 
     /// The folder whose changes are followed while serving.
     pub(crate) fn watched_folder(&self) -> Option<&Path> {
-        match &self.way {
+        match &self.kind {
             ConnectorKind::Filesystem(config, root) if config.watch => Some(root),
             _ => None,
         }
@@ -145,7 +145,7 @@ impl KnowledgeSource {
     /// Whether both read the same in the same way.
     pub(crate) fn reads_same_as(&self, other: &KnowledgeSource) -> bool {
         self.name == other.name
-            && match (&self.way, &other.way) {
+            && match (&self.kind, &other.kind) {
                 (ConnectorKind::Filesystem(a, from), ConnectorKind::Filesystem(b, there)) => {
                     a == b && from == there
                 }
@@ -184,8 +184,8 @@ pub(crate) fn list_knowledge_sources<'a>(
             ),
         };
         let state = ConnectorScriptState { file: file.to_owned(), script, scope };
-        let way = ConnectorKind::Script(Box::new(state));
-        sources.push(KnowledgeSource { name: name.clone(), way, problem });
+        let kind = ConnectorKind::Script(Box::new(state));
+        sources.push(KnowledgeSource { name: name.clone(), kind, problem });
     }
     sources
 }
@@ -193,9 +193,9 @@ pub(crate) fn list_knowledge_sources<'a>(
 /// Folders and repositories.
 fn configured_sources(loaded: &LoadedConfig) -> Vec<KnowledgeSource> {
     let config = &loaded.config.connectors;
-    let of = |name: &String, way, outage: &[Problem]| KnowledgeSource {
+    let of = |name: &String, kind, outage: &[Problem]| KnowledgeSource {
         name: name.clone(),
-        way,
+        kind,
         problem: outage.first().cloned(),
     };
     let folders = config.filesystem.iter().map(|(name, it)| {

@@ -238,7 +238,7 @@ fn upstream_settings(
         of.iter().map(|(key, value)| (key.clone(), SecretText::new(value.0.clone()))).collect()
     };
     let url = upstream_url(name, config)?;
-    let way = match (&config.command, url.clone()) {
+    let transport = match (&config.command, url.clone()) {
         (Some(command), _) => McpTransportConfig::Stdio {
             command: command.clone(),
             args: config.args.clone(),
@@ -279,7 +279,7 @@ fn upstream_settings(
     Ok(UpstreamSettings {
         target: UpstreamTarget {
             name: name.to_owned(),
-            way,
+            transport,
             limits: McpConnectionLimits { message: limits.value, connect },
         },
         auth: url.map(|url| {

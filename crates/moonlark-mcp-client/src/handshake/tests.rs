@@ -39,13 +39,13 @@ async fn over_pipes<S>(
 where
     S: Future<Output = ()> + Send + 'static,
 {
-    let way = McpTransportConfig::Stdio {
+    let transport = McpTransportConfig::Stdio {
         command: "fake".into(),
         args: vec!["--token=hunter22".into()],
         env: Default::default(),
         cwd: "/".into(),
     };
-    let target = UpstreamTarget { name: "git".into(), way, limits };
+    let target = UpstreamTarget { name: "git".into(), transport, limits };
     let us = us();
     let opening = McpHandshake { target: &target, inbox: Ear::new(), us: &us };
     let started = Mutex::new(0);
@@ -259,8 +259,9 @@ async fn over_http(
     server: &mcp_testing::Server,
     limits: McpConnectionLimits,
 ) -> super::HandshakeResult {
-    let way = McpTransportConfig::Http { url: server.url.clone(), headers: Default::default() };
-    let target = UpstreamTarget { name: "web".into(), way, limits };
+    let transport =
+        McpTransportConfig::Http { url: server.url.clone(), headers: Default::default() };
+    let target = UpstreamTarget { name: "web".into(), transport, limits };
     soon(connect_transport(&target, None, None, Ear::new(), &us())).await
 }
 
@@ -372,8 +373,8 @@ async fn nobody_there_is_said_so() {
     let address = free.local_addr().unwrap();
     drop(free);
     let url = format!("http://user:hunter22@{address}/mcp?key=hunter22").parse().unwrap();
-    let way = McpTransportConfig::Http { url, headers: Default::default() };
-    let target = UpstreamTarget { name: "web".into(), way, limits: limits() };
+    let transport = McpTransportConfig::Http { url, headers: Default::default() };
+    let target = UpstreamTarget { name: "web".into(), transport, limits: limits() };
     let problem =
         soon(connect_transport(&target, None, None, Ear::new(), &us())).await.err().unwrap();
     let start = format!("upstream 'web' cannot be reached at http://{address}: ");

@@ -110,8 +110,8 @@ async fn a_request_that_is_dropped_is_called_off() {
 #[tokio::test]
 async fn it_is_opened_by_a_handshake_and_closed_by_its_stream() {
     let (server, sender) = server("/m").await;
-    let way = McpTransportConfig::Sse { url: server.url.clone(), headers: BTreeMap::new() };
-    let target = UpstreamTarget { name: "old".into(), way, limits: limits() };
+    let transport = McpTransportConfig::Sse { url: server.url.clone(), headers: BTreeMap::new() };
+    let target = UpstreamTarget { name: "old".into(), transport, limits: limits() };
     let us = us();
     let opening = handshake::connect_transport(&target, None, None, Ear::new(), &us);
     let answering = async {

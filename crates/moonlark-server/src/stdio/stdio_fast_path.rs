@@ -46,7 +46,7 @@ const MAX_PENDING_REFUSALS: usize = 64;
 /// Calls that were taken out, until they are answered.
 pub(super) struct StdioFastPath<W> {
     mcp: McpServer,
-    straight: McpFastPath,
+    fast_path: McpFastPath,
     output: SharedOutput<W>,
     /// The SDK knows what kind of client this is.
     pub(super) open: AtomicBool,
@@ -60,9 +60,9 @@ pub(super) struct StdioFastPath<W> {
 impl<W: AsyncWrite + Send + Unpin + 'static> StdioFastPath<W> {
     pub(super) fn new(mcp: McpServer, output: SharedOutput<W>) -> Arc<Self> {
         let (open, has_session, running, tasks) = Default::default();
-        let straight = McpFastPath::new(mcp.clone(), MAX_PLAIN_LINE_BYTES);
+        let fast_path = McpFastPath::new(mcp.clone(), MAX_PLAIN_LINE_BYTES);
         let refusals = Arc::new(Semaphore::new(MAX_PENDING_REFUSALS));
-        Arc::new(Self { mcp, straight, output, open, has_session, running, tasks, refusals })
+        Arc::new(Self { mcp, fast_path, output, open, has_session, running, tasks, refusals })
     }
 
     /// All calls are answered, or have had their time, which is none if the client has
@@ -122,7 +122,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> StdioFastPath<W> {
         match call.client {
             PlainCallClient::Session => self.mcp.answer_session_call(call).await,
             PlainCallClient::Modern { knows_tasks } => {
-                self.straight.answer_call(&self.mcp, call, knows_tasks).await.1
+                self.fast_path.answer_call(&self.mcp, call, knows_tasks).await.1
             }
         }
     }
