@@ -155,7 +155,8 @@ impl ValueShape {
             add(DriftKind::Retyped, self.kind_words(), new.kind_words());
             return;
         }
-        if self.filled > 0 && new.filled == 0 {
+        // What an object no longer has is named field by field.
+        if self.filled > 0 && new.filled == 0 && self.fields.is_empty() {
             let empty = format!("{} with nothing in it", new.kind_words());
             add(DriftKind::Emptied, self.kind_words(), empty);
             return;
@@ -292,6 +293,7 @@ mod tests {
                 r#"{"rows":[]}"#,
                 "emptied: rows was a list and is a list with nothing in it",
             ),
+            (r#"{"one":{"a":1}}"#, r#"{"one":{}}"#, "removed: one.a is gone; it was a number"),
             (r#"{"name":"x"}"#, r#"{"name":null}"#, "emptied: name was a text and is null"),
             (r#""{\"a\":1}""#, r#""{\"b\":true}""#, "removed: a is gone; it was a number"),
             (r#""{\"a\":1}""#, r#""none""#, "retyped: the answer was an object and is a text"),

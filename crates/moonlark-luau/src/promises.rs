@@ -25,6 +25,9 @@ use tokio_util::task::AbortOnDropHandle;
 /// Calls of host functions in one run; each goes on record.
 const MAX_HOST_CALLS_PER_RUN: usize = 10_000;
 
+/// How often a call is looked at again whose end is about to be noted by another thread.
+const MAX_END_YIELDS: usize = 200;
+
 pub(crate) struct RunPromises {
     run: Arc<Run>,
     state: Mutex<RunPromisesState>,
@@ -201,7 +204,7 @@ impl RunPromises {
     /// Why a call failed whose answer the script has not taken. Asked when it has ended.
     pub(crate) fn find_failure(&self, number: usize) -> Option<Problem> {
         self.run.close_answers();
-        loop {
+        for _ in 0..MAX_END_YIELDS {
             let state = self.state.lock();
             let slot = state.slots.get(number)?;
             match &slot.stage {
@@ -219,6 +222,7 @@ impl RunPromises {
             drop(state);
             std::thread::yield_now();
         }
+        None
     }
 
     /// How many of those that the script does not wait for have not ended. Asked when it has
