@@ -78,6 +78,8 @@ mod reload;
 #[cfg(target_os = "linux")]
 mod replay;
 #[cfg(unix)]
+mod run_reuse;
+#[cfg(unix)]
 mod running_server;
 mod script_tests;
 mod source_settings;

@@ -8,6 +8,8 @@
 
 #[path = "upstreams/direct.rs"]
 mod direct;
+#[path = "upstreams/drift.rs"]
+mod drift;
 #[path = "upstreams/requests.rs"]
 mod requests;
 #[path = "upstreams/servers.rs"]
@@ -75,12 +77,24 @@ fn real_servers_are_behind_moonlark_as_they_are_alone() {
         ("all tools are listed as they are", all_tools_are_listed_as_they_are),
         ("resources and prompts are listed", resources_and_prompts_are_listed),
         ("answers are those of the servers", answers_are_those_of_the_servers),
+        ("drift is found in what was recorded of them", drift_is_found_in_what_was_recorded),
         ("every way in calls them by one name", every_way_in_calls_them_by_one_name),
         ("servers ask and tell their client", servers_ask_and_tell_their_client),
         ("a cancelled call is cancelled there", a_cancelled_call_is_cancelled_there),
         ("no process is left", no_process_is_left),
     ];
     go_through(&mut world, steps);
+}
+
+/// Their answers with fields removed, renamed, retyped and emptied.
+fn drift_is_found_in_what_was_recorded(world: &mut World) {
+    let answers = world
+        .seen
+        .iter()
+        .flat_map(|(package, seen)| seen.answers.iter().flatten().map(|answer| (*package, answer)));
+    let tried = drift::check_every_mutation(answers);
+    println!("{tried:?}");
+    assert!(tried.packages >= 10 && tried.mutations >= 200, "{tried:?}");
 }
 
 impl World {

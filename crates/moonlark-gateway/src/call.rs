@@ -20,7 +20,7 @@ use crate::call_outcome::CallOutcome;
 use crate::gateway::{CallOptions, Gateway};
 use crate::mock::TestMocks;
 use crate::policy::{self, ConcurrencyPermit, PolicyRule};
-use crate::run::{CallSite, Run, StepGuard};
+use crate::run::{CallSite, Run, StepGuard, check_still_allowed};
 use crate::trace::{CallTrace, SpanGuard, TraceContext};
 use moonlark_core::approval_ticket::ApprovalTicket;
 use moonlark_core::catalog::Catalog;
@@ -287,6 +287,16 @@ impl Call {
     pub(crate) fn call_site(&self) -> Option<(&Arc<Run>, &CallSite)> {
         let part = self.0.run.as_ref().filter(|part| part.step.is_none())?;
         Some((&part.run, part.at.as_ref()?))
+    }
+
+    /// For a fork: its script is about to make this call, and has made all before it.
+    pub fn claim_recorded_answer(&self, tool: &Tool, args: &Value) {
+        if let Some((run, at)) = self.call_site().filter(|(run, _)| run.is_fork()) {
+            run.claim_recorded_call(at, tool, args);
+            if let Err(problem) = check_still_allowed(self, tool, args) {
+                run.withhold_recorded_call(at, &problem);
+            }
+        }
     }
 
     /// A call of a host function as the journal knows it: with an id of its own,

@@ -6,7 +6,7 @@
 mod call_observer;
 mod call_options;
 mod gateway_builder;
-mod invocation;
+pub(crate) mod invocation;
 mod published_snapshot;
 mod startup_wait;
 

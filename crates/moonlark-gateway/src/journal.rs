@@ -17,6 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::call::{ANONYMOUS_CALLER, Caller, LOCAL_CALLER};
 use crate::call_outcome::CallOutcome;
+use crate::run::RunFork;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::problem::{Problem, Result};
 use moonlark_core::record_id::RecordId;
@@ -155,7 +156,16 @@ pub struct RunBegan {
     pub plan: bool,
     /// The run that collected what this one may do.
     pub follows: Option<RecordId>,
+    /// The run whose record this one runs on.
+    pub fork: Option<RunFork>,
     pub secrets: RedactionScopes,
+}
+
+impl RunBegan {
+    /// When the clock of its script begins.
+    pub fn clock_start(&self) -> SystemTime {
+        self.fork.as_ref().map_or(self.at, |fork| fork.clock)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -239,6 +249,8 @@ pub enum JournalQueryKind {
     Calls { most: usize, before: Option<RecordId> },
     /// One run with its calls.
     Run(RecordId),
+    /// What differs between two.
+    Diff { before: RecordId, after: RecordId },
 }
 
 /// What must not be shown of an entry: the secrets of whoever made the call and
@@ -255,6 +267,8 @@ pub struct RunRecord {
     pub calls: Vec<CallRecord>,
     pub paused: Option<RunPaused>,
     pub ended: Option<RunEnded>,
+    /// Calls whose arguments and answers were removed to make room.
+    pub removed_calls: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -12,6 +12,7 @@
 )]
 
 pub mod admission;
+pub mod answer_drift;
 pub mod approval;
 pub mod artifacts;
 pub mod call;

@@ -10,10 +10,15 @@
 //! call because of that.
 
 mod answer_sequencer;
+mod fork_replay;
+mod forked_run;
+mod recorded_host_call;
 mod replay;
 mod replay_log;
+mod run_comparison;
 mod run_plan;
 mod seeded_random;
+mod value_changes;
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,11 +31,21 @@ use tokio::time::Instant;
 
 use answer_sequencer::AnswerSequencer;
 pub use answer_sequencer::CallSite;
-pub(crate) use replay::{ReplayDecision, decide_replay, record_given_answer, record_host_call};
+use fork_replay::ForkReplay;
+pub use fork_replay::{
+    ForkDifference, ForkReport, ForkedCall, NewCallFate, NewCallPolicy, ReusedCall, RunFork,
+};
+pub(crate) use replay::{
+    ReplayDecision, check_still_allowed, decide_replay, record_given_answer, record_host_call,
+};
 use replay_log::ReplayLog;
 pub use replay_log::{LostCallDecisions, LostCallPolicy, calls_in_doubt_problem};
+pub use run_comparison::{
+    ChangedAnswer, RunComparison, answer_logs, compare_runs, plain_result, shown_arguments,
+};
 use run_plan::RunMode;
 pub use run_plan::{PlannedCall, RunPlan};
+pub use value_changes::{LineChange, ValueChange, line_changes, shown_value, value_changes};
 
 use crate::artifacts::ArtifactHandle;
 use crate::call_outcome::CallOutcome;
@@ -53,6 +68,10 @@ pub struct Run {
     answers: AnswerSequencer,
     known: ReplayLog,
     mode: RunMode,
+    /// It runs on the record of another.
+    fork: Option<ForkReplay>,
+    /// It is looked at and done with: nothing of it goes on record.
+    is_unrecorded: bool,
     /// Some call has an answer that somebody gave, after a crash.
     assumed: AtomicBool,
     /// Why it must not go on.
@@ -79,6 +98,12 @@ struct RunState {
 /// Answers of several texts that are remembered, and the bytes of one.
 const MAX_REMEMBERED_TEXT_LISTS: usize = 100;
 const MAX_REMEMBERED_TEXT_BYTES: usize = 64 * 1024;
+
+/// The key of `_meta` under which an answer says how the run went.
+pub const RUN_META_KEY: &str = "moonlark/run";
+
+/// What stands for the place of a call where a result is put aside.
+pub const RESULT_ARTIFACT_PLACE: &str = "result";
 
 /// A call that the script made.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,7 +149,7 @@ impl Run {
     fn build_run(began: &RunBegan, limits: &CallLimits, known: ReplayLog, mode: RunMode) -> Run {
         let (clock, planned) = match &mode {
             RunMode::Follows(plan) => (plan.began.unwrap_or(began.at), plan.answer_orders()),
-            _ => (began.at, Vec::new()),
+            _ => (began.clock_start(), Vec::new()),
         };
         let answers = AnswerSequencer::new(clock, known.answered_sites(), planned);
         let assumed = AtomicBool::new(known.has_assumed_answers());
@@ -137,6 +162,8 @@ impl Run {
             answers,
             known,
             mode,
+            fork: None,
+            is_unrecorded: false,
             assumed,
             stopped: OnceLock::new(),
             script_secrets: secrets_from_literals(&began.script),
@@ -160,9 +187,25 @@ impl Run {
         self.answers.hand_over_next();
     }
 
+    /// The script has ended. Whatever ends from now on was not answered, so that what is on
+    /// record is what the script has seen.
+    pub fn close_answers(&self) {
+        self.answers.close();
+    }
+
+    /// Whether the call at this place was answered, and the script was not given that.
+    pub fn is_answered(&self, at: &CallSite) -> bool {
+        self.answers.has_order(at) || self.held_answer(at).is_some()
+    }
+
     /// A call at this place was answered, by whomever: its turn will come.
     pub fn answer_order(&self, at: &CallSite) -> u64 {
         self.answers.order_of(at)
+    }
+
+    /// The same, unless its script has ended before.
+    pub fn answer_order_if_open(&self, at: &CallSite) -> Option<u64> {
+        self.answers.order_before_close(at)
     }
 
     /// Whether there are answers on record that were not handed over yet.
@@ -232,6 +275,11 @@ impl Run {
         matches!(self.mode, RunMode::Plans(_))
     }
 
+    /// Whether what its script returns is not known, because calls were not made.
+    pub fn is_result_unknown(&self) -> bool {
+        self.is_plan() && (self.fork.is_none() || !self.planned_calls().is_empty())
+    }
+
     /// What it would change, in the order it came to that.
     pub fn planned_calls(&self) -> Vec<PlannedCall> {
         match &self.mode {
@@ -273,7 +321,18 @@ impl Run {
     /// is the same when the run is resumed.
     pub fn artifact_handle(&self, place: &str, number: u64) -> ArtifactHandle {
         let mut bytes = [0; 26];
-        seeded_random::fill_seeded(&self.seed, &format!("artifact {place}"), number, &mut bytes);
+        let what = match &self.fork {
+            // What a fork puts aside of a recorded answer has the handle that it had, and
+            // nothing else has.
+            Some(fork) if fork.is_of_other_caller() => format!("artifact {} {place}", self.id),
+            Some(fork) => match fork.recorded_place(place) {
+                Some(then) => format!("artifact {then}"),
+                None if place == RESULT_ARTIFACT_PLACE => format!("artifact {place}"),
+                None => format!("artifact {} {place}", self.id),
+            },
+            None => format!("artifact {place}"),
+        };
+        seeded_random::fill_seeded(&self.seed, &what, number, &mut bytes);
         ArtifactHandle::from_random_bytes(bytes)
     }
 
@@ -284,7 +343,11 @@ impl Run {
 
     /// What was logged, a line each.
     pub fn log_lines(&self) -> Vec<String> {
-        self.state.lock().said.clone()
+        let said = self.state.lock().said.clone();
+        match &self.fork {
+            Some(fork) => fork.add_recorded_logs(said),
+            None => said,
+        }
     }
 
     /// A call was answered with several texts, which the script sees as a list
@@ -333,13 +396,14 @@ impl Run {
         });
         state.shares.push(0.0);
         let index = Some(state.steps.len() - 1);
-        StepGuard { run: self.clone(), place, index, assumed: false, ended: false }
+        StepGuard { run: self.clone(), place, index, assumed: false, given: false, ended: false }
     }
 
     /// A call that is on record and no step: one of a host function.
     pub(crate) fn begin_host_call(self: &Arc<Self>, place: CallSite) -> StepGuard {
         let place = Some(place);
-        StepGuard { run: self.clone(), place, index: None, assumed: false, ended: false }
+        let (index, assumed, given) = (None, false, false);
+        StepGuard { run: self.clone(), place, index, assumed, given, ended: false }
     }
 
     /// The script reports by itself, so its calls no longer do.
@@ -374,6 +438,8 @@ pub(crate) struct StepGuard {
     pub(crate) index: Option<usize>,
     /// Its answer is one that somebody gave.
     pub(crate) assumed: bool,
+    /// Its answer is given from a record: nothing happens now.
+    pub(crate) given: bool,
     ended: bool,
 }
 
@@ -385,7 +451,7 @@ impl StepGuard {
 
     /// Which answer of the run this one is, now that there is one.
     pub(crate) fn answer_order(&self) -> Option<u64> {
-        self.place.as_ref().map(|at| self.run.answers.order_of(at))
+        self.run.answers.order_before_close(self.place.as_ref()?)
     }
 
     /// The step as it is on record, and how far the run is.
@@ -447,6 +513,7 @@ mod tests {
                 seed,
                 plan: false,
                 follows: None,
+                fork: None,
                 secrets: RedactionScopes::default(),
             }
         }

@@ -14,6 +14,7 @@ use moonlark_gateway::Caller;
 use moonlark_gateway::journal::{
     CallBegan, CallEnded, JournalEntry, RedactionScopes, RunBegan, RunEnded, RunPaused,
 };
+use moonlark_gateway::run::{NewCallPolicy, RunFork};
 
 use crate::journal_reader::run_records::{recorded_caller, recorded_outcome};
 use crate::journal_rows::{
@@ -27,6 +28,8 @@ const CALL_ENDED: u8 = 3;
 const RUN_PAUSED: u8 = 4;
 const RUN_WENT_ON: u8 = 5;
 const RUN_ENDED: u8 = 6;
+/// The beginning of a run that is a fork.
+const FORK_BEGAN: u8 = 7;
 
 /// Append `entry` and what people are `shown` of it to `bytes`.
 pub(crate) fn encode_entry(
@@ -37,7 +40,7 @@ pub(crate) fn encode_entry(
     let mut to = EntryEncoder(bytes);
     match entry {
         JournalEntry::RunBegan(began) => {
-            to.put_kind(RUN_BEGAN);
+            to.put_kind(if began.fork.is_some() { FORK_BEGAN } else { RUN_BEGAN });
             to.put_id(began.run);
             to.put_some(began.call.as_ref(), |to, id| to.put_id(*id));
             to.put_caller(&began.caller);
@@ -47,6 +50,11 @@ pub(crate) fn encode_entry(
             to.put_bytes(&began.seed);
             to.put_number(i64::from(began.plan));
             to.put_some(began.follows.as_ref(), |to, id| to.put_id(*id));
+            if let Some(fork) = &began.fork {
+                to.put_id(fork.source);
+                to.put_number(unix_micros(fork.clock));
+                to.put_text(fork.new_calls.as_str());
+            }
         }
         JournalEntry::CallBegan(began) => {
             to.put_kind(CALL_BEGAN);
@@ -99,7 +107,7 @@ pub(crate) fn encode_entry(
 pub(crate) fn decode_entry(bytes: &[u8]) -> Option<(JournalEntry, Option<String>)> {
     let mut from = EntryDecoder(bytes);
     let entry = match from.kind()? {
-        RUN_BEGAN => JournalEntry::RunBegan(RunBegan {
+        kind @ (RUN_BEGAN | FORK_BEGAN) => JournalEntry::RunBegan(RunBegan {
             run: from.id()?,
             call: from.some(EntryDecoder::id)?,
             caller: from.caller()?,
@@ -109,6 +117,7 @@ pub(crate) fn decode_entry(bytes: &[u8]) -> Option<(JournalEntry, Option<String>
             seed: from.bytes()?.try_into().ok()?,
             plan: from.number()? != 0,
             follows: from.some(EntryDecoder::id)?,
+            fork: if kind == FORK_BEGAN { Some(from.fork()?) } else { None },
             secrets: RedactionScopes::default(),
         }),
         CALL_BEGAN => JournalEntry::CallBegan(CallBegan {
@@ -202,6 +211,12 @@ impl EntryEncoder<'_> {
 struct EntryDecoder<'a>(&'a [u8]);
 
 impl<'a> EntryDecoder<'a> {
+    fn fork(&mut self) -> Option<RunFork> {
+        let (source, clock) = (self.id()?, self.number()?);
+        let clock = UNIX_EPOCH + duration_from_micros(clock);
+        Some(RunFork { source, clock, new_calls: NewCallPolicy::from_word(&self.text()?)? })
+    }
+
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;

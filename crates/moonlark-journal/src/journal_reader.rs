@@ -14,7 +14,8 @@ use moonlark_core::tool::CallEffects;
 use moonlark_core::{Problem, Result, Value};
 use moonlark_gateway::Caller;
 use moonlark_gateway::approval::ApprovalState;
-use moonlark_gateway::journal::{JournalQuery, JournalQueryKind};
+use moonlark_gateway::journal::{JournalQuery, JournalQueryKind, RunRecord};
+use moonlark_gateway::run::{RunComparison, compare_runs};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
@@ -214,7 +215,25 @@ impl JournalReader {
                 }
                 run.to_json()
             }
+            JournalQueryKind::Diff { before, after } => {
+                let [before, after] = [before, after].map(|id| {
+                    let run = self.load_record(id)?;
+                    match of {
+                        // What is another's does not exist.
+                        Some(of) if run.began.caller.name() != of => {
+                            Err(no_run_problem(&id.to_string()))
+                        }
+                        _ => Ok(run),
+                    }
+                });
+                compare_runs(&before?, &after?).to_json()
+            }
         })
+    }
+
+    /// What differs between two runs.
+    pub fn compare_runs(&self, before: RecordId, after: RecordId) -> Result<RunComparison> {
+        Ok(compare_runs(&self.load_record(before)?, &self.load_record(after)?))
     }
 
     /// One run with its calls.
@@ -256,6 +275,14 @@ impl JournalReader {
             _ => None,
         };
         Ok(RunView { line, calls, answer })
+    }
+
+    /// One run exactly as it is on record, secrets included: to be run again, not shown.
+    pub fn load_record(&self, id: RecordId) -> Result<RunRecord> {
+        if self.open_connection()?.is_none() {
+            return Err(no_run_problem(&id.to_string()));
+        }
+        run_records::read_run_record(&self.file, id, None)
     }
 
     /// The run that `text` names: its id, or the beginning or end of one.

@@ -13,6 +13,7 @@ use moonlark_core::{Result, Value};
 use moonlark_gateway::journal::{
     CallBegan, CallEnded, JournalEntry, RunBegan, RunEnded, caller_key, redaction,
 };
+use moonlark_gateway::run::{NewCallPolicy, RunFork};
 use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{CachedStatement, OptionalExtension, Transaction, params};
 
@@ -233,11 +234,14 @@ impl JournalRowWriter<'_, '_> {
     }
 
     fn insert_run(&mut self, began: &RunBegan, shown: Option<&str>) -> Result<(), JournalError> {
-        let exact = Value::from_fields([
+        let mut exact = Value::from_fields([
             ("script", began.script.as_str().into()),
             ("timeout", began.timeout.map(|it| Value::Float(it.as_secs_f64())).into()),
             ("seed", Value::from(began.seed.iter().map(|it| i64::from(*it)).collect::<Vec<_>>())),
         ]);
+        if let (Some(fork), Value::Object(fields)) = (&began.fork, &mut exact) {
+            fields.insert("fork".to_owned(), encode_fork(fork));
+        }
         let sealed = self.seal.seal_value(SealedField::Run, began.run, pack_value(&exact)?)?;
         let script = shown.map_or_else(|| shown_script(began).into(), Cow::Borrowed);
         let bytes = script.len() + sealed.len();
@@ -338,11 +342,40 @@ pub(crate) fn effects_from_bits(bits: i64) -> CallEffects {
     CallEffects { read_only: bit(0), destructive: bit(1), idempotent: bit(2), open_world: bit(3) }
 }
 
-/// The script, its timeout and its seed, as they were sealed.
-pub(crate) fn parse_exact_run(mut fields: Object) -> Option<(String, Option<Duration>, [u8; 32])> {
+/// What is sealed of the beginning of a run.
+pub(crate) struct ExactRun {
+    pub(crate) script: String,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) seed: [u8; 32],
+    pub(crate) fork: Option<RunFork>,
+}
+
+fn encode_fork(fork: &RunFork) -> Value {
+    Value::from_fields([
+        ("source", fork.source.to_string().into()),
+        ("clock", Value::Int(unix_micros(fork.clock))),
+        ("new_calls", fork.new_calls.as_str().into()),
+    ])
+}
+
+fn parse_fork(fork: &Value) -> Option<RunFork> {
+    let Some(Value::Int(clock)) = fork.get("clock") else { return None };
+    Some(RunFork {
+        source: fork.get("source")?.as_str()?.parse().ok()?,
+        clock: UNIX_EPOCH + duration_from_micros(*clock),
+        new_calls: NewCallPolicy::from_word(fork.get("new_calls")?.as_str()?)?,
+    })
+}
+
+/// The script, its timeout, its seed and what it is a fork of, as they were sealed.
+pub(crate) fn parse_exact_run(mut fields: Object) -> Option<ExactRun> {
     let Some(Value::Str(script)) = fields.swap_remove("script") else { return None };
     let timeout = match fields.get("timeout") {
         Some(Value::Float(seconds)) => Some(Duration::try_from_secs_f64(*seconds).ok()?),
+        _ => None,
+    };
+    let fork = match fields.get("fork") {
+        Some(fork @ Value::Object(_)) => Some(parse_fork(fork)?),
         _ => None,
     };
     let Some(Value::Array(bytes)) = fields.swap_remove("seed") else { return None };
@@ -351,5 +384,5 @@ pub(crate) fn parse_exact_run(mut fields: Object) -> Option<(String, Option<Dura
         _ => None,
     };
     let seed: Vec<u8> = bytes.iter().filter_map(byte).collect();
-    Some((script, timeout, seed.try_into().ok()?))
+    Some(ExactRun { script, timeout, seed: seed.try_into().ok()?, fork })
 }

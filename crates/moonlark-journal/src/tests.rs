@@ -85,6 +85,7 @@ pub(crate) fn run_began(script: &str) -> RunBegan {
         seed: [7; 32],
         plan: false,
         follows: None,
+        fork: None,
         caller: Caller { client: Some("tester".into()), ..Caller::new("mcp").with_name("ci") },
         timeout: Some(Duration::from_millis(1500)),
         secrets: secrets(),

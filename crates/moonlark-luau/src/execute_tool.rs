@@ -7,6 +7,7 @@
 mod agent_functions;
 pub(crate) mod answer_values;
 mod execute_answer;
+mod fork_encoding;
 mod pending_sources;
 mod plan_encoding;
 mod run_start;
@@ -23,6 +24,7 @@ use moonlark_core::tool::{CallScope, Source, SourceKind, ToolListing};
 use moonlark_core::{Problem, ProblemCode, Result, Tool, Value};
 use moonlark_gateway::CallOutcome;
 use moonlark_gateway::gateway::run_until_deadline;
+use moonlark_gateway::run::NewCallPolicy;
 use moonlark_gateway::tool_body::ToolBody;
 use moonlark_gateway::trace::SpanKind;
 use moonlark_gateway::{Call, LogLevel, Run};
@@ -34,6 +36,7 @@ use run_start::{RunStart, StartedRun, begin_run};
 
 use crate::check;
 use crate::engine::LuauEngine;
+use crate::run_trace::RunTracer;
 use crate::script_unit::ScriptUnit;
 
 /// What messages call the script.
@@ -81,6 +84,7 @@ impl LuauEngine {
                 "timeout": {"type": "number", "description": "Seconds"},
                 "plan": {"type": "boolean", "description": "Only say what it would change"},
                 "resume": {"type": "string", "description": "A run or plan to go on with"},
+                "fork": {"type": "string", "description": "A run whose answers to use again"},
             },
         });
         let mut told =
@@ -98,6 +102,17 @@ impl LuauEngine {
         schema["properties"]["answers"] = json!({
             "type": "object",
             "description": "With resume: what calls that may have happened were answered, by place",
+        });
+        schema["properties"]["new_calls"] = json!({
+            "enum": NewCallPolicy::ALL_POLICIES.map(NewCallPolicy::as_str),
+            "description": "With fork: calls that are not on its record are collected (\"plan\", \
+                            unless said otherwise), collected unless they only read (\"read\"), \
+                            made (\"make\"), or stop the run (\"error\")",
+        });
+        schema["properties"]["trace"] = json!({
+            "enum": ["calls", "lines"],
+            "description": "With fork: make no call, put nothing on record, and say what variables \
+                            hold at every call, or at every line",
         });
         schema["properties"]["again"] = json!({
             "type": "boolean",
@@ -165,11 +180,12 @@ async fn run_to_end(
     let spanning = call.start_span(|| SpanKind::Run(run.id()));
     let call = call.with_timeout(time).for_run(run.clone()).in_span(&spanning);
     let check = if begun.again { LuauCheckMode::Off } else { settings.check };
-    let script = begun.script.clone();
-    let ended = run_until_deadline(&call, run_script(&engine, check, call.clone(), script)).await;
+    let (script, tracer) = (begun.script.clone(), begun.tracer.clone());
+    let ended = run_script(&engine, check, call.clone(), script, tracer.clone());
+    let ended = run_until_deadline(&call, ended).await;
     let ended = match ended {
         // What it would change is known up to where it was stopped.
-        Ok(ended) if run.is_plan() && (ended.is_ok() || run.stop_problem().is_some()) => {
+        Ok(ended) if run.is_result_unknown() && (ended.is_ok() || run.stop_problem().is_some()) => {
             Ok(plan_encoding::present_plan(&run, call.caller().surface))
         }
         Ok(Err(problem)) if run.stop_problem().is_some() => {
@@ -182,8 +198,13 @@ async fn run_to_end(
         }
         Ok(ended) => ended,
     };
-    let whole = (run.is_plan() && ended.is_ok()).then(|| plan_encoding::encode_plan(&run));
-    let answer = execute_answer::build_answer(ended, &begun.script, &run, &call, settings.result);
+    let whole =
+        (run.is_result_unknown() && ended.is_ok()).then(|| plan_encoding::encode_plan(&run));
+    let mut answer =
+        execute_answer::build_answer(ended, &begun.script, &run, &call, settings.result);
+    if let Some(tracer) = tracer {
+        execute_answer::add_trace(&mut answer, &tracer, &begun.script, &run);
+    }
     begun.end_run(&answer, whole);
     spanning.end_with(CallOutcome::from_result(&answer));
     answer
@@ -214,15 +235,16 @@ async fn run_script(
     check: LuauCheckMode,
     call: Call,
     script: String,
+    tracer: Option<Arc<RunTracer>>,
 ) -> Result<Value> {
-    let unit = Arc::new(compile_script(script).await?);
+    let unit = Arc::new(compile_script(script, tracer.is_some()).await?);
     let call = pending_sources::wait_for_sources(call, unit.main().text()).await?;
     check_before_run(check, unit.main().text(), &call).await?;
     let (engine_, call_) = (engine.clone(), call.clone());
     let (ended, open) = engine
         .run_preemptible(move |guard| async move {
             let mut vm = engine_.agent_vms()?.lease_vm(guard)?;
-            let (ended, open) = vm.run_agent_script(&unit, &call_).await;
+            let (ended, open) = vm.run_agent_script(&unit, &call_, tracer).await;
             Ok((vm.finish_run(ended), open))
         })
         .await?;
@@ -235,12 +257,12 @@ async fn run_script(
     ended
 }
 
-async fn compile_script(script: String) -> Result<ScriptUnit> {
+async fn compile_script(script: String, to_trace: bool) -> Result<ScriptUnit> {
+    let compile = if to_trace { ScriptUnit::from_text_to_trace } else { ScriptUnit::from_text };
     if script.len() <= MAX_INLINE_COMPILE_BYTES {
-        return ScriptUnit::from_text(AGENT_SCRIPT_NAME, script);
+        return compile(AGENT_SCRIPT_NAME, script);
     }
-    let compiled =
-        tokio::task::spawn_blocking(move || ScriptUnit::from_text(AGENT_SCRIPT_NAME, script)).await;
+    let compiled = tokio::task::spawn_blocking(move || compile(AGENT_SCRIPT_NAME, script)).await;
     compiled.unwrap_or_else(|_| Err(Problem::internal("the compiler failed")))
 }
 

@@ -34,6 +34,7 @@ mod require_paths;
 mod result_fields;
 mod result_flow;
 mod result_uses;
+mod run_trace;
 mod script_loading;
 mod script_memory;
 mod script_unit;

@@ -25,6 +25,9 @@ use tokio_util::task::AbortOnDropHandle;
 /// Calls of host functions in one run; each goes on record.
 const MAX_HOST_CALLS_PER_RUN: usize = 10_000;
 
+/// How often a call is looked at again whose end is about to be noted by another thread.
+const MAX_END_YIELDS: usize = 200;
+
 pub(crate) struct RunPromises {
     run: Arc<Run>,
     state: Mutex<RunPromisesState>,
@@ -76,6 +79,7 @@ impl RunPromises {
         let number = {
             let mut state = self.state.lock();
             if state.started >= most {
+                self.run.abandon_recorded_call(&at);
                 return Err(Problem::limit_exceeded(format!(
                     "more than {most} tool calls in one call"
                 ))
@@ -110,9 +114,11 @@ impl RunPromises {
             let state = self.state.lock();
             // Waits that a script started and then abandoned still count.
             if state.polled.len() >= most {
+                self.run.abandon_recorded_call(&at);
                 return Err(too_many_waits_problem(most));
             }
             if state.slots.len() - state.started >= MAX_HOST_CALLS_PER_RUN {
+                self.run.abandon_recorded_call(&at);
                 let message = format!("more than {MAX_HOST_CALLS_PER_RUN} calls in one run");
                 return Err(Problem::limit_exceeded(message).with_hint("do less in one script"));
             }
@@ -156,7 +162,7 @@ impl RunPromises {
                     }
                 }
             }
-            if !self.poll_calls(context) {
+            if !self.poll_calls(context) && !self.run.release_recorded_answer() {
                 return Poll::Pending;
             }
         }
@@ -195,17 +201,41 @@ impl RunPromises {
         }
     }
 
-    /// Why a call failed whose answer the script has not taken.
+    /// Why a call failed whose answer the script has not taken. Asked when it has ended.
     pub(crate) fn find_failure(&self, number: usize) -> Option<Problem> {
-        match &self.state.lock().slots.get(number)?.stage {
-            PromiseStage::Ended { result, .. } => result.as_ref().err().cloned(),
-            _ => None,
+        self.run.close_answers();
+        for _ in 0..MAX_END_YIELDS {
+            let state = self.state.lock();
+            let slot = state.slots.get(number)?;
+            match &slot.stage {
+                PromiseStage::Ended { result, is_told } => {
+                    let is_answered = *is_told || self.run.is_answered(&slot.at);
+                    return result.as_ref().err().filter(|_| is_answered).cloned();
+                }
+                PromiseStage::Started(_) if self.run.held_answer(&slot.at).is_some() => {
+                    return self.run.held_answer(&slot.at)?.err();
+                }
+                // Its end is on record, and another thread is about to note it here.
+                PromiseStage::Started(_) if self.run.is_answered(&slot.at) => {}
+                _ => return None,
+            }
+            drop(state);
+            std::thread::yield_now();
         }
+        None
     }
 
-    /// How many of those that the script does not wait for have not ended.
+    /// How many of those that the script does not wait for have not ended. Asked when it has
+    /// ended itself.
     pub(crate) fn count_open_calls(&self) -> usize {
-        let is_open = |slot: &&PromiseSlot| matches!(slot.stage, PromiseStage::Started(_));
+        self.run.close_answers();
+        // One that ends after the script was not answered, even if that is known by now.
+        let is_open = |slot: &&PromiseSlot| match slot.stage {
+            PromiseStage::Started(_) | PromiseStage::Ended { is_told: false, .. } => {
+                !self.run.is_answered(&slot.at)
+            }
+            _ => false,
+        };
         self.state.lock().slots.iter().filter(is_open).count()
     }
 
@@ -267,7 +297,7 @@ fn finish_call(promises: &Weak<RunPromises>, number: usize, result: Result<Value
     // The run may be over.
     let Some(promises) = promises.upgrade() else { return };
     let mut state = promises.state.lock();
-    promises.run.answer_order(&state.slots[number].at);
+    promises.run.answer_order_if_open(&state.slots[number].at);
     let old = std::mem::replace(
         &mut state.slots[number].stage,
         PromiseStage::Ended { result, is_told: false },

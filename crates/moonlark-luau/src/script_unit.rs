@@ -17,10 +17,12 @@ use crate::{luau_errors, markdown_fences, require_paths};
 /// Longest file. The compiler's memory is not under the VM's limit.
 pub const MAX_LUAU_SOURCE_BYTES: usize = 256 * 1024;
 /// For tools, which are compiled once and called often.
-const TOOL_OPTIMIZATION_LEVEL: u8 = 2;
+const TOOL_COMPILER_LEVELS: CompilerLevels = CompilerLevels { optimization: 2, debug: 1 };
 /// For agents' scripts: no function is written into its caller, so that the stack
 /// says who calls whom.
-const AGENT_OPTIMIZATION_LEVEL: u8 = 1;
+const AGENT_COMPILER_LEVELS: CompilerLevels = CompilerLevels { optimization: 1, debug: 1 };
+/// For a run that is looked at: the same, with the names of locals.
+const TRACE_COMPILER_LEVELS: CompilerLevels = CompilerLevels { optimization: 1, debug: 2 };
 /// Files that one script may require.
 const MAX_REQUIRED_FILES: usize = 256;
 /// The size of all of them.
@@ -74,7 +76,7 @@ impl ScriptUnit {
     ) -> Result<ScriptUnit> {
         let main = files
             .read_file(&path)
-            .and_then(|text| CompiledFile::compile_text(file, text, TOOL_OPTIMIZATION_LEVEL))?;
+            .and_then(|text| CompiledFile::compile_text(file, text, TOOL_COMPILER_LEVELS))?;
         let required = Mutex::default();
         let result_uses = OnceLock::new();
         Ok(ScriptUnit { folder, path, main: Arc::new(main), files, required, result_uses })
@@ -82,8 +84,17 @@ impl ScriptUnit {
 
     /// A script that is one text, which messages call `file`.
     pub(crate) fn from_text(file: &str, text: String) -> Result<ScriptUnit> {
+        Self::compile_alone(file, text, AGENT_COMPILER_LEVELS)
+    }
+
+    /// The same with the names of its locals, to look at what they hold.
+    pub(crate) fn from_text_to_trace(file: &str, text: String) -> Result<ScriptUnit> {
+        Self::compile_alone(file, text, TRACE_COMPILER_LEVELS)
+    }
+
+    fn compile_alone(file: &str, text: String, levels: CompilerLevels) -> Result<ScriptUnit> {
         let text = markdown_fences::strip_fences(text);
-        let main = Arc::new(CompiledFile::compile_text(file, text, AGENT_OPTIMIZATION_LEVEL)?);
+        let main = Arc::new(CompiledFile::compile_text(file, text, levels)?);
         let nothing = || Problem::new(ProblemCode::NotFound, "there is no such file");
         let files = ScriptSnapshot::new(Arc::new(move |_| Err(nothing())), 0);
         let (folder, path) = (String::new(), file.to_owned());
@@ -129,7 +140,7 @@ impl ScriptUnit {
             };
             required.size += text.len();
             let code =
-                CompiledFile::compile_text(&self.display_path(file), text, TOOL_OPTIMIZATION_LEVEL)
+                CompiledFile::compile_text(&self.display_path(file), text, TOOL_COMPILER_LEVELS)
                     .map(Arc::new)
                     .map_err(|problem| with_require_path(path, problem));
             required.codes.insert(file.clone(), code.clone());
@@ -184,6 +195,13 @@ fn with_require_path(path: &str, mut problem: Problem) -> Problem {
     problem
 }
 
+/// How much the compiler may change, and how much it says of what was there.
+#[derive(Clone, Copy)]
+struct CompilerLevels {
+    optimization: u8,
+    debug: u8,
+}
+
 /// A file's compiled form and its text, for messages.
 pub(crate) struct CompiledFile {
     file: String,
@@ -193,7 +211,7 @@ pub(crate) struct CompiledFile {
 }
 
 impl CompiledFile {
-    fn compile_text(file: &str, text: String, optimization: u8) -> Result<CompiledFile> {
+    fn compile_text(file: &str, text: String, levels: CompilerLevels) -> Result<CompiledFile> {
         if text.len() > MAX_LUAU_SOURCE_BYTES {
             return Err(Problem::bad_script(format!(
                 "the script is larger than {} KB",
@@ -212,8 +230,8 @@ impl CompiledFile {
         // looked up once, ahead of time, as other globals are. And `next` is ours:
         // loops must not take it for the builtin, which sees nothing in `sdk`.
         let compiler = Compiler::new()
-            .set_optimization_level(optimization)
-            .set_debug_level(1)
+            .set_optimization_level(levels.optimization)
+            .set_debug_level(levels.debug)
             .set_mutable_globals(["state", "next"]);
         code.bytecode = match compiler.compile(&code.text) {
             Ok(bytecode) => bytecode,

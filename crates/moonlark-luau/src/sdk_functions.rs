@@ -48,6 +48,14 @@ impl SdkTarget {
         }
     }
 
+    /// The tool as the gateway knows it.
+    pub(crate) fn tool_name(&self) -> &str {
+        match &self.found {
+            SdkTargetTool::Tool(tool) => &tool.name,
+            SdkTargetTool::Named(name) => name,
+        }
+    }
+
     /// The same call, answered with everything that came back, if it has that.
     fn raw_target(&self) -> Option<SdkTarget> {
         let SdkTargetTool::Tool(tool) = &self.found else { return None };
@@ -58,22 +66,29 @@ impl SdkTarget {
         })
     }
 
-    /// The same for an agent's script.
-    pub(crate) async fn call_for_agent(
+    /// The same for an agent's script. Which recorded call it is, in a fork, is decided now:
+    /// tasks begin in any order.
+    pub(crate) fn call_for_agent(
         self,
         call: Call,
         args: Value,
         form: AnswerTextForm,
         fields: Arc<ResultFields>,
-    ) -> Result<Value> {
+    ) -> impl Future<Output = Result<Value>> + Send + 'static {
         let tool = match self.found {
-            SdkTargetTool::Tool(tool) => tool,
-            SdkTargetTool::Named(name) => call.catalog().find_tool(&name)?.clone(),
+            SdkTargetTool::Tool(tool) => Ok(tool),
+            SdkTargetTool::Named(name) => call.catalog().find_tool(&name).cloned(),
         };
-        let answer = call.gateway().invoke(&call, &tool, args).await?;
-        let value = answer_values::value_from_answer(answer, form, &call, &tool.name)?;
-        fields.record_answer(&tool.name, &value);
-        Ok(value)
+        if let Ok(tool) = &tool {
+            call.claim_recorded_answer(tool, &args);
+        }
+        async move {
+            let tool = tool?;
+            let answer = call.gateway().invoke(&call, &tool, args).await?;
+            let value = answer_values::value_from_answer(answer, form, &call, &tool.name)?;
+            fields.record_answer(&tool.name, &value);
+            Ok(value)
+        }
     }
 
     /// The one table that a call takes, as an object.
@@ -162,6 +177,7 @@ pub(crate) fn add_sdk_functions(table: &HostTable) -> mlua::Result<()> {
             (Ok(args), Some(at)) => {
                 let form = AnswerTextForm::Plain;
                 let call = call.at_call_site(at.clone());
+                host.trace_call(lua, &at, target.tool_name(), &args);
                 let asked = target.call_for_agent(call, args, form, host.result_fields());
                 return host.wait_for_call(lua, at, Box::pin(asked));
             }

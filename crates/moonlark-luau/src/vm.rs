@@ -15,6 +15,7 @@ use crate::connector_script::{CompletedScan, MAX_CONNECTOR_STATE_BYTES, ScanItem
 use crate::luau_bridge::Bridge;
 use crate::luau_errors;
 use crate::prelude::LuauPrelude;
+use crate::run_trace::RunTracer;
 use crate::script_unit::ScriptUnit;
 use crate::vm_host::{self, VmHost};
 use crate::watchdog::{self, VmInterrupt};
@@ -166,9 +167,11 @@ impl LuauVm {
         &mut self,
         unit: &Arc<ScriptUnit>,
         call: &Call,
+        tracer: Option<Arc<RunTracer>>,
     ) -> (Result<Value>, usize) {
         let ended = match self.bind_script(unit, call) {
             Ok((env, main)) => {
+                self.shared.set_tracer(tracer);
                 let seed =
                     call.run().map_or_else(random_seed, |run| f64::from(run.language_seed()));
                 let values = [Lv::Function(main), Lv::Table(env), Lv::Number(seed)];
@@ -178,7 +181,7 @@ impl LuauVm {
         };
         let value = match call.run() {
             // What it would give back is not known; what it would do is.
-            Some(run) if run.is_plan() => ended.map(|_| Value::Null),
+            Some(run) if run.is_result_unknown() => ended.map(|_| Value::Null),
             _ => ended.and_then(|it| self.bridge.read_value(&it, "result", call.limits().value)),
         };
         // What others held is no end of a run: it can go on when there is room.
@@ -291,8 +294,17 @@ impl LuauVm {
         unit: &Arc<ScriptUnit>,
         call: &Call,
     ) -> Result<Lv> {
+        let stepped = match self.shared.tracer() {
+            Some(tracer) => {
+                tracer.step_lines(&self.lua).map_err(|error| self.vm_error_problem(&error))?
+            }
+            None => None,
+        };
         let thread =
             self.lua.create_thread(function).map_err(|error| self.vm_error_problem(&error))?;
+        if let Some(stepped) = &stepped {
+            stepped.stop_at_new_threads().map_err(|error| self.vm_error_problem(&error))?;
+        }
         self.interrupt.begin_run(thread.to_pointer(), call.clone());
         let (mut values, mut preempted) = (Some(values), false);
         let for_agents = self.shared.is_for_agents();

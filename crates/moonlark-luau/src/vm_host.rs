@@ -24,6 +24,7 @@ use crate::prelude::LuauPrelude;
 use crate::print_format;
 use crate::promises::{RunPromises, too_many_waits_problem};
 use crate::result_fields::ResultFields;
+use crate::run_trace::RunTracer;
 use crate::script_memory::{ScriptMemory, VmMemory};
 use crate::script_unit::ScriptUnit;
 use crate::sdk_functions::{self, SdkTarget, take_number};
@@ -63,6 +64,8 @@ struct ActiveCall {
     result_fields: Arc<ResultFields>,
     /// For connectors: where items go while they scan.
     items: Option<ScanItemSender>,
+    /// For a run that is looked at.
+    tracer: Option<Arc<RunTracer>>,
 }
 
 impl VmHost {
@@ -89,6 +92,22 @@ impl VmHost {
     /// Where `emit` sends items from now on.
     pub(crate) fn set_items(&self, items: ScanItemSender) {
         self.run.lock().items = Some(items);
+    }
+
+    /// Note from now on what the script holds when it makes a call.
+    pub(crate) fn set_tracer(&self, tracer: Option<Arc<RunTracer>>) {
+        self.run.lock().tracer = tracer;
+    }
+
+    pub(crate) fn tracer(&self) -> Option<Arc<RunTracer>> {
+        self.run.lock().tracer.clone()
+    }
+
+    /// An agent's script makes a call.
+    pub(crate) fn trace_call(&self, lua: &Lua, at: &CallSite, tool: &str, args: &Value) {
+        if let Some(tracer) = self.tracer() {
+            tracer.note_call(lua, at, tool, args);
+        }
     }
 
     pub(crate) fn items(&self) -> Option<ScanItemSender> {

@@ -32,7 +32,7 @@ pub(crate) struct RunsPageQuery {
     before: Option<String>,
 }
 
-type JsonAnswer = Result<axum::Json<Json>, ProblemResponse>;
+pub(crate) type JsonAnswer = Result<axum::Json<Json>, ProblemResponse>;
 
 pub(crate) async fn list_runs(
     Extract(state): Extract<RestState>,
@@ -52,7 +52,11 @@ pub(crate) async fn show_run(
     run_query(&state, &who, JournalQueryKind::Run(id.parse()?)).await
 }
 
-async fn run_query(state: &RestState, who: &Principal, what: JournalQueryKind) -> JsonAnswer {
+pub(crate) async fn run_query(
+    state: &RestState,
+    who: &Principal,
+    what: JournalQueryKind,
+) -> JsonAnswer {
     let recorder = state.gateway().recorder().ok_or_else(no_journal_problem)?;
     let look = JournalQuery { what, of: owner_filter(who) };
     Ok(axum::Json(recorder.run_query(look).await?))

@@ -21,6 +21,7 @@ mod principal;
 mod request_trace;
 mod rest_routes;
 mod router;
+mod run_routes;
 mod self_wake;
 mod server_openapi;
 mod stdio;
@@ -36,6 +37,7 @@ pub use metrics::collect_metrics;
 pub use principal::Principal;
 pub use rest_routes::source_health_json;
 pub use router::{CallerIdentification, HttpApp, HttpServerOptions, build_http_app};
+pub use run_routes::describe_trace;
 pub use stdio::{ClientPresence, ClosedInput, serve_lines, serve_stdio};
 
 /// What every surface calls itself.

@@ -20,7 +20,7 @@ use moonlark_gateway::call::{CallEventSink, LogLevel};
 use moonlark_gateway::gateway::CallOptions;
 use moonlark_gateway::per_catalog::PerCatalog;
 use moonlark_gateway::trace::TraceContext;
-use moonlark_gateway::{CallEvent, Caller, Gateway};
+use moonlark_gateway::{Call, CallEvent, Caller, Gateway};
 use serde_json::{Value as Json, json};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -140,6 +140,24 @@ pub(crate) async fn call_tool_by_get(
     answer_call(&shared, name, Value::Object(Default::default()), who, &headers).await
 }
 
+/// The JSON object of a request.
+pub(crate) async fn read_object_body(
+    state: &RestState,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Value> {
+    read_body(&state.0, headers, body).await
+}
+
+/// The call of a request that is about to be made.
+pub(crate) async fn open_request_call(
+    state: &RestState,
+    who: &Principal,
+    headers: &HeaderMap,
+) -> Result<Call> {
+    open_call(state.gateway(), rest_caller(who, headers), None).await
+}
+
 async fn read_body(shared: &RestStateInner, headers: &HeaderMap, body: Body) -> Result<Value> {
     // How slowly it may arrive is limited by `body_timeout`.
     let body = axum::body::to_bytes(body, shared.request_body).await;
@@ -200,13 +218,7 @@ async fn answer_call(
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok())
         .is_some_and(|accept| accept.contains("text/event-stream"));
-    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
-    let caller = Caller { client: agent.map(str::to_owned), ..who.to_caller("rest") };
-    let asker = RestCaller {
-        caller,
-        tokens: journal_routes::approval_tokens(headers),
-        trace: request_trace::trace_from_headers(headers),
-    };
+    let asker = rest_caller(&who, headers);
     if streams {
         return Ok(stream_call(shared.gateway.clone(), asker, name, args));
     }
@@ -223,6 +235,28 @@ struct RestCaller {
     trace: Option<TraceContext>,
 }
 
+fn rest_caller(who: &Principal, headers: &HeaderMap) -> RestCaller {
+    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+    RestCaller {
+        caller: Caller { client: agent.map(str::to_owned), ..who.to_caller("rest") },
+        tokens: journal_routes::approval_tokens(headers),
+        trace: request_trace::trace_from_headers(headers),
+    }
+}
+
+async fn open_call(
+    gateway: &Gateway,
+    asker: RestCaller,
+    events: Option<CallEventSink>,
+) -> Result<Call> {
+    let options = CallOptions::from(asker.caller).with_events(events);
+    let call = gateway.open_call_when_admitted(options).await?.with_trace(asker.trace);
+    if !asker.tokens.is_empty() {
+        call.present_approval_tokens(asker.tokens);
+    }
+    Ok(call)
+}
+
 /// Call and encode: `{"result": …}`.
 async fn run_tool(
     gateway: &Gateway,
@@ -231,11 +265,7 @@ async fn run_tool(
     name: &str,
     args: Value,
 ) -> Result<String> {
-    let options = CallOptions::from(asker.caller).with_events(events);
-    let call = gateway.open_call_when_admitted(options).await?.with_trace(asker.trace);
-    if !asker.tokens.is_empty() {
-        call.present_approval_tokens(asker.tokens);
-    }
+    let call = open_call(gateway, asker, events).await?;
     let result = gateway.call(&call, name, args).await?;
     Ok(format!("{{\"result\":{}}}", result.encode_json("result")?))
 }

@@ -20,7 +20,7 @@ use crate::http_status::ProblemResponse;
 use crate::mcp::{McpFastPath, McpServer, McpSessions, SessionVault};
 use crate::origin_policy::{self, OriginPolicy};
 use crate::principal::Principal;
-use crate::{MOONLARK_VERSION, journal_routes, mcp, metrics, rest_routes};
+use crate::{MOONLARK_VERSION, journal_routes, mcp, metrics, rest_routes, run_routes};
 
 /// The server, as whoever serves connections has it.
 pub type HttpApp = BoxCloneSyncService<Request, Response, Infallible>;
@@ -75,6 +75,9 @@ pub fn build_http_app(
         .route("/metrics", get(metrics::serve_metrics))
         .route("/runs", get(journal_routes::list_runs))
         .route("/runs/{id}", get(journal_routes::show_run))
+        .route("/runs/{id}/fork", post(run_routes::fork_run))
+        .route("/runs/{id}/diff/{other}", get(run_routes::diff_runs))
+        .route("/runs/{id}/trace", get(run_routes::trace_run))
         .route("/approvals", get(journal_routes::list_approvals))
         .route("/approvals/{id}", get(journal_routes::show_approval))
         .route("/approvals/{id}/{decision}", post(journal_routes::decide_approval))

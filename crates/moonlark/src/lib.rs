@@ -23,6 +23,7 @@ pub mod project;
 mod project_journal;
 mod prompt_scripts;
 pub mod reload;
+mod run_tests;
 pub mod scripts;
 mod source_names;
 mod source_selection;

@@ -209,7 +209,7 @@ async fn call_on_record(parent: Call, tool: Arc<Tool>, args: Value) -> Result<To
     match run::decide_replay(&parent, &tool, &args).await {
         ReplayDecision::Make => {}
         ReplayDecision::Answered(answer) => return answer,
-        ReplayDecision::Given(answer) => {
+        ReplayDecision::Given(args, answer) => {
             return run::record_given_answer(&parent, &tool, args, answer, false).await;
         }
         ReplayDecision::Assumed(answer) => {
@@ -244,14 +244,25 @@ fn admit_call(parent: &Call, tool: &Tool, mut args: Value) -> Result<(Call, Valu
 }
 
 fn enter_if_allowed(parent: &Call, tool: &Tool, args: &mut Value) -> Result<Call> {
+    check_grant(parent, tool)?;
+    tool.input.check_arguments_in_place(args)?;
+    parent.enter_tool(tool)
+}
+
+fn check_grant(parent: &Call, tool: &Tool) -> Result<()> {
     // Built-ins are how `context.search` and its siblings work: part of what
     // every script has.
     if parent.is_nested() && !parent.catalog().is_callable_by_all(tool) {
         let names = || policy::unambiguous_names(parent.catalog(), tool);
         parent.grants().check_tool(&tool.name, names)?;
     }
-    tool.input.check_arguments_in_place(args)?;
-    parent.enter_tool(tool)
+    Ok(())
+}
+
+/// Whether grants and rules let this caller call a tool, whatever the arguments are.
+pub(crate) fn check_may_call(parent: &Call, tool: &Tool) -> Result<()> {
+    check_grant(parent, tool)?;
+    policy::ruling_for(parent.catalog(), tool).map(drop)
 }
 
 /// What an agent's script calls is a step of its run, and waits for its turn.

@@ -57,7 +57,7 @@ where
     let since = Instant::now();
     let mut open =
         RecordedCall { recorder, call, id, secrets, since, step, made: false, ended: false };
-    if step.is_some() && is_effectful(tool.effects) {
+    if step.is_some_and(|step| !step.given) && is_effectful(tool.effects) {
         if let Err(problem) = recorder.record_durably(began).await {
             // It may be on record all the same, and was not made. A script that goes on
             // must be refused again when it is resumed.
@@ -189,13 +189,16 @@ impl RecordedCall<'_> {
         answer: Option<Result<ToolAnswer>>,
     ) {
         self.ended = true;
+        let order = answer.as_ref().and(self.step).and_then(StepGuard::answer_order);
+        // A script that has ended was not told of it.
+        let answer = answer.filter(|_| order.is_some());
         self.recorder.record_entry(JournalEntry::CallEnded(CallEnded {
             call: self.id,
             caller: caller_key(self.call.caller()),
             took: self.since.elapsed(),
             outcome,
             message,
-            order: answer.as_ref().and(self.step).and_then(StepGuard::answer_order),
+            order,
             answer,
         }));
     }

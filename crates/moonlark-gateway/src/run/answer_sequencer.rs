@@ -45,6 +45,8 @@ struct AnswerSequencerState {
     clock: u64,
     /// How often something random was drawn.
     draws: u64,
+    /// The script has ended: what ends now has not been answered.
+    is_closed: bool,
 }
 
 impl AnswerSequencer {
@@ -93,6 +95,50 @@ impl AnswerSequencer {
         state.orders.insert(at.clone(), order);
         state.queue.push_back((order, at.clone()));
         order
+    }
+
+    /// The same clock, but that it goes on from what is on record, however long ago that was.
+    pub(super) fn without_time_since(self) -> AnswerSequencer {
+        AnswerSequencer { before: Duration::ZERO, ..self }
+    }
+
+    /// The answer at this place is given next, with its number then, or the next one: the
+    /// script's clock never goes back.
+    pub(super) fn reserve_order(&self, at: &CallSite, then: u64) -> u64 {
+        let mut state = self.state.lock();
+        if let Some(order) = state.orders.get(at) {
+            return *order;
+        }
+        let order = then.max(state.last + 1);
+        state.last = order;
+        state.orders.insert(at.clone(), order);
+        state.queue.push_back((order, at.clone()));
+        order
+    }
+
+    /// Whether an answer is there, or will be in a moment.
+    pub(super) fn has_next(&self) -> bool {
+        let state = self.state.lock();
+        !state.planned.is_empty() || !state.queue.is_empty()
+    }
+
+    /// Which answer it is, unless it came when the script had ended.
+    pub(super) fn order_before_close(&self, at: &CallSite) -> Option<u64> {
+        let is_late = {
+            let state = self.state.lock();
+            state.is_closed && !state.orders.contains_key(at)
+        };
+        (!is_late).then(|| self.order_of(at))
+    }
+
+    /// The script has ended.
+    pub(super) fn close(&self) {
+        self.state.lock().is_closed = true;
+    }
+
+    /// Whether a call has an answer that the script was not given.
+    pub(super) fn has_order(&self, at: &CallSite) -> bool {
+        self.state.lock().orders.contains_key(at)
     }
 
     /// Where the answer belongs that the script is given next.

@@ -65,13 +65,7 @@ pub(super) enum ReplayLookup {
 
 impl ReplayLog {
     pub(super) fn from_record(record: &RunRecord, decided: LostCallDecisions) -> ReplayLog {
-        // What was withdrawn did not happen, and hides nothing that was before it.
-        let made = record.calls.iter().filter(|call| !is_withdrawn(call));
-        let by_place = made.filter_map(|call| {
-            let place: Arc<str> = call.began.place.as_deref()?.into();
-            Some((place, call.clone()))
-        });
-        let mut calls: HashMap<Arc<str>, CallRecord> = by_place.collect();
+        let mut calls = last_calls_by_place(record);
         // What was assumed before, somebody may say anew: by its place, or by a word for
         // all where no other call is meant.
         let any_open = calls.values().any(is_in_doubt);
@@ -152,6 +146,17 @@ impl ReplayLog {
     pub(super) fn find_unvisited(&self, seen: impl Fn(&str) -> bool) -> Option<&str> {
         self.calls.keys().map(|place| &**place).filter(|place| !seen(place)).min()
     }
+}
+
+/// The calls of a run by their places: where one was made again, the last.
+pub(super) fn last_calls_by_place(record: &RunRecord) -> HashMap<Arc<str>, CallRecord> {
+    // What was withdrawn did not happen, and hides nothing that was before it.
+    let made = record.calls.iter().filter(|call| !is_withdrawn(call));
+    let by_place = made.filter_map(|call| {
+        let place: Arc<str> = call.began.place.as_deref()?.into();
+        Some((place, call.clone()))
+    });
+    by_place.collect()
 }
 
 /// Whether making it twice does no more than making it once.

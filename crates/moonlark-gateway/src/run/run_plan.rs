@@ -65,7 +65,7 @@ impl RunPlan {
             Some((CallSite::from(call.began.place.as_deref()?), told))
         });
         RunPlan {
-            began: Some(record.began.at),
+            began: Some(record.began.clock_start()),
             answers: answers.collect(),
             calls: calls.into_iter().map(|call| (call.at.clone(), call)).collect(),
         }
@@ -88,7 +88,8 @@ impl RunPlan {
         ))
     }
 
-    /// What a call that only reads was answered when the plan was made.
+    /// What a call was answered when the plan was made: one that only reads, or that the
+    /// plan was given from the record of another run.
     pub(super) fn recorded_answer(
         &self,
         at: &str,

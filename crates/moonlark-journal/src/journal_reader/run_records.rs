@@ -14,7 +14,9 @@ use moonlark_gateway::{CallOutcome, Caller};
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::{no_run_problem, read_duration, read_id, read_id_if_any};
-use crate::journal_rows::{self, SqlId, duration_from_micros, effects_from_bits, parse_exact_run};
+use crate::journal_rows::{
+    self, ExactRun, SqlId, duration_from_micros, effects_from_bits, parse_exact_run,
+};
 use crate::journal_schema::{JournalError, open_to_read};
 use crate::process_lock::is_process_alive;
 use crate::sealing::{JournalSeal, SealedField};
@@ -134,7 +136,9 @@ impl RunRecordReader<'_> {
             return Err(no_run_problem(&run.to_string()).into());
         }
         let record = read?;
-        Ok(RunRecord { calls: self.read_calls(run, &record.began.caller)?, ..record })
+        let calls = self.read_calls(run, &record.began.caller)?;
+        let removed_calls = self.count_calls(run)?.saturating_sub(calls.len());
+        Ok(RunRecord { calls, removed_calls, ..record })
     }
 
     /// Without its calls.
@@ -147,7 +151,7 @@ impl RunRecordReader<'_> {
             _ => None,
         };
         let damaged = || Problem::internal(format!("the journal entry of run {run} is damaged"));
-        let (script, timeout, seed) = exact.ok_or_else(damaged)?;
+        let ExactRun { script, timeout, seed, fork } = exact.ok_or_else(damaged)?;
         let began = RunBegan {
             run,
             call: read_id_if_any(row, 0)?,
@@ -158,6 +162,7 @@ impl RunRecordReader<'_> {
             seed,
             plan: row.get(5)?,
             follows: read_id_if_any(row, 6)?,
+            fork,
             secrets: RedactionScopes::default(),
         };
         let place = row.get(9)?;
@@ -173,7 +178,14 @@ impl RunRecordReader<'_> {
                 answer,
             }),
         };
-        Ok(RunRecord { began, calls: Vec::new(), paused, ended })
+        Ok(RunRecord { began, calls: Vec::new(), paused, ended, removed_calls: 0 })
+    }
+
+    /// Those with a place, whether their answers are still kept or not.
+    fn count_calls(&self, run: RecordId) -> Result<usize, JournalError> {
+        let sql = "SELECT count(*) FROM journal_calls WHERE run = ?1 AND place IS NOT NULL";
+        let count: i64 = self.connection.query_row(sql, params![SqlId(run)], |row| row.get(0))?;
+        Ok(usize::try_from(count).unwrap_or(0))
     }
 
     fn read_calls(&self, run: RecordId, caller: &Caller) -> Result<Vec<CallRecord>, JournalError> {

@@ -7,12 +7,15 @@ use crate::entry_log::{EntryLog, read_log};
 use crate::journal_rows::shown_text;
 use crate::process_lock::ProcessLock;
 use crate::sealing::JournalSeal;
+use moonlark_gateway::run::{NewCallPolicy, RunFork};
 
 /// One of each kind, in the order a run has them.
 fn entries() -> Vec<JournalEntry> {
     let mut began = run_began("return sdk.files.write({ text = 'hunter22' })");
     began.at = trimmed(began.at);
     began.follows = Some(RecordId::new());
+    let (source, clock) = (RecordId::new(), began.at);
+    began.fork = Some(RunFork { source, clock, new_calls: NewCallPolicy::Make });
     let args = Value::from_fields([("text", "hunter22".into()), ("n", Value::Int(-5))]);
     let mut call = call_began(Some(began.run), Some("m1.3/2"), args);
     call.at = trimmed(call.at);

@@ -28,6 +28,7 @@ pub(crate) fn add_agent_functions(table: &HostTable) -> mlua::Result<()> {
         let promises = host.promises()?;
         let args = target.read_arguments(&host.bridge, args, limits.value);
         let started = args.and_then(|args| {
+            host.trace_call(lua, &at, target.tool_name(), &args);
             let (form, call_there) = (AnswerTextForm::Parsed, call.at_call_site(at.clone()));
             let asked = target.call_for_agent(call_there, args, form, host.result_fields());
             promises.start_call(at, asked, limits.calls as usize)
@@ -130,6 +131,8 @@ fn ask_host_tool(
     let (call, tool) = (host.call()?.at_call_site(at.clone()), tool.clone());
     match args {
         Ok(args) => {
+            host.trace_call(lua, &at, &tool.name, &args);
+            call.claim_recorded_answer(&tool, &args);
             let asked = async move { call.gateway().call(&call, &tool, args).await };
             host.wait_for_call(lua, at, Box::pin(asked))
         }

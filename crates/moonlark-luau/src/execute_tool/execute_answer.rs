@@ -10,13 +10,14 @@ use moonlark_core::problem::Problem;
 use moonlark_core::sdk::to_identifier;
 use moonlark_core::value::{Object, Value, ValueBudget, ValuePath};
 use moonlark_gateway::artifacts::preview_value;
+use moonlark_gateway::run::{ForkReport, RESULT_ARTIFACT_PLACE, RUN_META_KEY};
 use moonlark_gateway::{Call, CallOutcome, Run};
 use moonlark_render::luau::luau_type_of;
 
-use super::{AGENT_SCRIPT_NAME, answer_values};
+use crate::run_trace::RunTracer;
 
-/// The key of `_meta` that says how the run went.
-const RUN_META_KEY: &str = "moonlark/run";
+use super::{AGENT_SCRIPT_NAME, answer_values, fork_encoding};
+
 /// Bytes of log lines in the text.
 const MAX_LOG_TEXT_BYTES: usize = 4096;
 /// Calls on record in the answer.
@@ -34,16 +35,18 @@ pub(super) fn build_answer(
     limit: usize,
 ) -> Result<ToolAnswer> {
     let said = run.log_lines();
+    let forked = run.fork_report();
     let ended = ended.and_then(|value| {
         // Whoever wants the one value must not get the log with it.
-        let beside = (!said.is_empty() && value.get("content").is_none()).then(|| value.clone());
+        let is_alone = said.is_empty() && forked.as_ref().is_none_or(ForkReport::is_unchanged);
+        let beside = (!is_alone && value.get("content").is_none()).then(|| value.clone());
         let mut content = content_from_value(value, call, limit)?;
         content.structured = content.structured.or(beside);
         Ok(content)
     });
     match ended {
         Ok(mut content) => {
-            add_run_report(&mut content, said, run, limit);
+            add_run_report(&mut content, said, run, forked.as_ref(), limit);
             Ok(ToolAnswer::Content(content))
         }
         Err(mut problem) => {
@@ -51,7 +54,7 @@ pub(super) fn build_answer(
                 Some(content) => *content,
                 None => content_from_problem(&problem, script),
             };
-            add_run_report(&mut content, said, run, limit);
+            add_run_report(&mut content, said, run, forked.as_ref(), limit);
             problem.content = Some(Box::new(content));
             Err(problem)
         }
@@ -188,7 +191,15 @@ fn store_large_result(value: Value, bytes: usize, call: &Call, limit: usize) -> 
         (preview_value(&value, MAX_PREVIEW_BYTES.min(limit)), luau_type_of(&value));
     let of = (call.tool(), call.caller());
     let part = artifact_part_options(&value);
-    let handle = call.gateway().artifacts().put_value(value, of, call.limits())?;
+    let (artifacts, limits) = (call.gateway().artifacts(), call.limits());
+    let handle = match call.run() {
+        // The same when the run is resumed, or forked.
+        Some(run) => {
+            let handle = run.artifact_handle(RESULT_ARTIFACT_PLACE, 0);
+            artifacts.put_value_as(handle, value, of, limits)?
+        }
+        None => artifacts.put_value(value, of, limits)?,
+    };
     let text = format!(
         "The result has {}, more than the {} that are shown. It is kept as {handle}.\n\
          Read it in a later script: artifact(\"{handle}\"), or a part of it: \
@@ -243,10 +254,20 @@ fn content_from_problem(problem: &Problem, script: &str) -> Content {
 }
 
 /// Add what the script said and called.
-fn add_run_report(content: &mut Content, said: Vec<String>, run: &Run, limit: usize) {
+fn add_run_report(
+    content: &mut Content,
+    said: Vec<String>,
+    run: &Run,
+    forked: Option<&ForkReport>,
+    limit: usize,
+) {
     if !said.is_empty() {
         let text = format!("logs:\n{}", first_lines(&said, MAX_LOG_TEXT_BYTES).join("\n"));
         content.blocks.push(text_block(&text));
+    }
+    // What a fork that was not changed answers is what the run answered.
+    if let Some(forked) = forked.filter(|it| !it.is_unchanged()) {
+        content.blocks.push(text_block(&fork_encoding::describe_fork(forked)));
     }
     let millis =
         |time: std::time::Duration| Value::Float((time.as_secs_f64() * 1e4).round() / 10.0);
@@ -272,18 +293,44 @@ fn add_run_report(content: &mut Content, said: Vec<String>, run: &Run, limit: us
         }
         Value::Object(told)
     });
-    let told = Value::from_fields([
+    let mut told = Value::from_fields([
         ("id", run.id().to_string().into()),
         ("logs", first_lines(&said, limit).into()),
         ("calls", Value::Array(calls.collect())),
         ("ms", millis(run.elapsed())),
     ]);
+    if let (Some(forked), Value::Object(told)) = (forked, &mut told) {
+        told.insert("fork".to_owned(), fork_encoding::encode_fork(forked));
+    }
     let mut meta = match content.extra.swap_remove("_meta") {
         Some(Value::Object(meta)) => meta,
         _ => Object::new(),
     };
     meta.insert(RUN_META_KEY.to_owned(), told);
     content.extra.insert("_meta".to_owned(), Value::Object(meta));
+}
+
+/// Add what was seen of a run that was looked at.
+pub(super) fn add_trace(
+    answer: &mut Result<ToolAnswer>,
+    tracer: &RunTracer,
+    script: &str,
+    run: &Run,
+) {
+    let content = match answer {
+        Ok(ToolAnswer::Content(content)) => content,
+        Ok(_) => return,
+        Err(problem) => match &mut problem.content {
+            Some(content) => content.as_mut(),
+            None => return,
+        },
+    };
+    let trace = tracer.encode(script, |at| run.shown_answer(at).map(Value::from));
+    if let Some(Value::Object(meta)) = content.extra.get_mut("_meta")
+        && let Some(Value::Object(told)) = meta.get_mut(RUN_META_KEY)
+    {
+        told.insert("trace".to_owned(), trace);
+    }
 }
 
 /// The first lines that fit, and how many more there are.

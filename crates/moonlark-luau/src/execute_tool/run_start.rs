@@ -16,12 +16,15 @@ use moonlark_gateway::journal::{
     JournalEntry, JournalRecorder, RedactionScopes, RunBegan, RunEnded, RunRecord,
 };
 use moonlark_gateway::metrics::{GatewayMetrics, RunTimer};
-use moonlark_gateway::run::{LostCallDecisions, LostCallPolicy, RunPlan, calls_in_doubt_problem};
+use moonlark_gateway::run::{
+    LostCallDecisions, LostCallPolicy, NewCallPolicy, RunFork, RunPlan, calls_in_doubt_problem,
+};
 use moonlark_gateway::{Call, Run};
 use tokio::time::Instant;
 
 use super::ExecuteSettings;
 use super::plan_encoding;
+use crate::run_trace::RunTracer;
 
 /// How often it is looked whether another has carried out a plan: at first, and
 /// in the end.
@@ -40,6 +43,8 @@ pub(super) struct StartedRun {
     pub(super) time: Duration,
     /// It was there before, and its script was checked then.
     pub(super) again: bool,
+    /// It is looked at.
+    pub(super) tracer: Option<Arc<RunTracer>>,
     recorder: Option<Arc<dyn JournalRecorder>>,
     running: RunTimer,
     ended: bool,
@@ -55,6 +60,13 @@ pub(super) async fn begin_run(
     let text = |name: &str| args.get(name).and_then(Value::as_str);
     let script = text("script").filter(|script| !script.is_empty() || text("resume").is_none());
     let time = settings.script_timeout(args.get("timeout"))?;
+    if let Some(source) = text("fork") {
+        return fork_run(call, source.parse()?, time, args).await;
+    }
+    if let Some(name) = ["new_calls", "trace"].into_iter().find(|name| args.get(name).is_some()) {
+        return Err(Problem::bad_request(format!("{name} is for a fork"))
+            .with_hint("name the run to fork: fork = \"ID\""));
+    }
     match (script, text("resume")) {
         (Some(script), None) => {
             let mut seed = [0; 32];
@@ -82,7 +94,18 @@ const SCRIPT_PARAMETER_ALIASES: [&str; 10] =
 
 fn refuse_unknown_parameters(args: &Value) -> Result<()> {
     let Value::Object(fields) = args else { return Ok(()) };
-    let known = ["script", "timeout", "plan", "resume", "lost", "answers", "again"];
+    let known = [
+        "script",
+        "timeout",
+        "plan",
+        "resume",
+        "fork",
+        "new_calls",
+        "trace",
+        "lost",
+        "answers",
+        "again",
+    ];
     let Some(other) = fields.keys().find(|name| !known.contains(&name.as_str())) else {
         return Ok(());
     };
@@ -91,6 +114,79 @@ fn refuse_unknown_parameters(args: &Value) -> Result<()> {
         return Err(Problem::bad_request(message).with_hint("did you mean script?"));
     }
     Err(unknown_parameter_problem("execute", other, known.into_iter()))
+}
+
+/// A run of its own: this script, or the one of the run, on what that was answered.
+async fn fork_run(call: &Call, id: RecordId, time: Duration, args: &Value) -> Result<RunStart> {
+    for (name, why) in [
+        ("resume", "a fork is a run of its own: resume goes on with one"),
+        ("plan", "new_calls = \"plan\" is what a fork does unless another is named"),
+        ("lost", "it is for a run that is resumed"),
+        ("answers", "it is for a run that is resumed"),
+        ("again", "it is for a plan that is carried out"),
+    ] {
+        if !matches!(args.get(name), None | Some(Value::Null | Value::Bool(false))) {
+            let message = format!("execute takes either fork or {name}");
+            return Err(Problem::bad_request(message).with_hint(why));
+        }
+    }
+    let policy = match args.get("new_calls").and_then(Value::as_str) {
+        None => NewCallPolicy::default(),
+        Some(word) => NewCallPolicy::from_word(word).ok_or_else(|| {
+            let words = NewCallPolicy::ALL_POLICIES.map(NewCallPolicy::as_str).join(", ");
+            Problem::bad_request(format!("new_calls is one of {words}"))
+        })?,
+    };
+    // Whether every line is looked at.
+    let tracer = match args.get("trace").and_then(Value::as_str) {
+        None => None,
+        Some("calls") => Some(false),
+        Some("lines") => Some(true),
+        Some(_) => return Err(Problem::bad_request("trace is \"calls\" or \"lines\"")),
+    };
+    let Some(recorder) = call.gateway().recorder().cloned() else {
+        return Err(Problem::unavailable("no journal is kept, so there is nothing to fork")
+            .with_retryable(false));
+    };
+    let source = recorder.load_run(id).await?;
+    check_may_resume(call, &source)?;
+    refuse_incomplete_record(&source)?;
+    // A run that carries out a plan has the clock of the plan.
+    let clock = match source.began.follows {
+        Some(plan) if source.began.fork.is_none() => {
+            recorder.load_run(plan).await.map(|plan| plan.began.clock_start()).ok()
+        }
+        _ => None,
+    };
+    let clock = clock.unwrap_or_else(|| source.began.clock_start());
+    let script = args.get("script").and_then(Value::as_str).filter(|text| !text.is_empty());
+    let script = script.unwrap_or(&source.began.script);
+    let fork = RunFork { source: id, clock, new_calls: policy };
+    let began = RunBegan {
+        plan: policy.is_plan(),
+        fork: Some(fork.clone()),
+        ..new_run_began(call, script, source.began.seed, time)
+    };
+    if let Some(tracer) = tracer {
+        let run = Run::trace_of(&began, &fork, &source, call.limits());
+        let mut begun = StartedRun::already_recorded(run, &began, time, call);
+        (begun.recorder, begun.tracer) = (None, Some(RunTracer::new(script, tracer)));
+        return Ok(RunStart::Run(begun));
+    }
+    let run = Run::fork_from(&began, &fork, &source, call.limits());
+    Ok(RunStart::Run(StartedRun::new(run, began, time, call).await))
+}
+
+/// A run whose answers were removed to make room has nothing to run on.
+fn refuse_incomplete_record(source: &RunRecord) -> Result<()> {
+    let (id, removed) = (source.began.run, source.removed_calls);
+    if removed == 0 {
+        return Ok(());
+    }
+    let message = format!("the recorded answers of run {id} are gone: {removed} were removed");
+    Err(Problem::new(ProblemCode::NotFound, message).with_hint(
+        "the journal makes room when it grows beyond journal.size: raise that, and run the script anew",
+    ))
 }
 
 async fn resume_run(
@@ -106,7 +202,10 @@ async fn resume_run(
     };
     let record = recorder.load_run(id).await?;
     check_may_resume(call, &record)?;
-    if record.began.plan {
+    // A fork that has planned nothing has an answer and no plan.
+    let has_answered = record.began.fork.is_some()
+        && matches!(recorded_answer(&record), Some(Ok(ToolAnswer::Content(_))));
+    if record.began.plan && !has_answered {
         return carry_out_plan(call, &recorder, record, time, decided, again).await;
     }
     if again {
@@ -138,11 +237,18 @@ async fn continue_run(
         None => None,
     };
     let doubt = calls_in_doubt_problem(&record, &decided);
-    let run = Run::resume_from(&record, decided, plan, call.limits());
+    let run = match &record.began.fork {
+        Some(fork) => {
+            let source = recorder.load_run(fork.source).await?;
+            Run::resume_fork(&record, fork, &source, decided, call.limits())
+        }
+        None => Run::resume_from(&record, decided, plan, call.limits()),
+    };
     let recorder = Some(recorder.clone());
     let script = record.began.script;
     let running = GatewayMetrics::start_run(call.gateway());
-    let begun = StartedRun { run, script, time, again: true, recorder, running, ended: false };
+    let (again, tracer, ended) = (true, None, false);
+    let begun = StartedRun { run, script, time, again, tracer, recorder, running, ended };
     // Before anything else: the script may come to its end without waiting for it.
     if let Some(problem) = doubt {
         let problem = Err(begun.run.stop_with(problem));
@@ -289,6 +395,7 @@ fn new_run_began(call: &Call, script: &str, seed: [u8; 32], time: Duration) -> R
         seed,
         plan: false,
         follows: None,
+        fork: None,
         secrets: RedactionScopes([call.scope().clone(), Arc::default()]),
     }
 }
@@ -315,7 +422,8 @@ impl StartedRun {
         let recorder = call.gateway().recorder().cloned();
         let script = began.script.clone();
         let running = GatewayMetrics::start_run(call.gateway());
-        StartedRun { run, script, time, again: false, recorder, running, ended: false }
+        let (again, tracer, ended) = (false, None, false);
+        StartedRun { run, script, time, again, tracer, recorder, running, ended }
     }
 
     /// The run has ended, with what `execute` answers. One that was stopped has no

@@ -4,6 +4,7 @@
 mod calls;
 mod ending;
 mod failures;
+mod forked;
 mod interrupted;
 mod leftovers;
 mod missing_fields;

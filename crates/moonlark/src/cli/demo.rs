@@ -233,7 +233,7 @@ async fn show_agent_script(project: &Project, global: &GlobalArgs) -> CommandRes
     for line in calls.take_while(|line| !line.starts_with("local best")) {
         print_line(StyledText::new(TextStyle::Dim, format!("  {line}").trim_end().to_owned()));
     }
-    let given = AgentScriptRequest { script: TRIP_SCRIPT, timeout: None, plan: false };
+    let given = AgentScriptRequest { script: TRIP_SCRIPT, timeout: None, plan: false, fork: None };
     // All of it belongs to the tour, which is on stdout.
     let quiet = GlobalArgs { quiet: true, ..global.clone() };
     let ran = script_execution::run_script(&project.gateway, given, &quiet).await;

@@ -109,7 +109,7 @@ impl ReplSession {
         let (before, body) =
             (self.preamble_for(entry)?, self.variables.script_with_variables(entry));
         let script = format!("{before}{body}");
-        let given = AgentScriptRequest { script: &script, timeout: None, plan: false };
+        let given = AgentScriptRequest { script: &script, timeout: None, plan: false, fork: None };
         let AgentScriptReport { outcome, steps, took, .. } =
             script_execution::run_script(&self.gateway, given, global).await;
         if !global.quiet && !global.json {

@@ -15,7 +15,7 @@ use moonlark_core::{Catalog, Problem, Result, SourceLocation};
 use moonlark_gateway::call::LOCAL_CALLER;
 use moonlark_luau::check::CheckFinding;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use self::script_execution::{AgentScriptReport, AgentScriptRequest};
 use super::problem_lines::error_lines_with_source;
@@ -53,6 +53,7 @@ impl RunArgs {
             timeout: self.timeout,
             plan: self.plan,
             check: self.check,
+            fork: None,
         };
         ServedCommand::Run(script).run(self.servers, global).await
     }
@@ -66,9 +67,28 @@ pub(crate) struct ScriptRun {
     timeout: Option<f64>,
     plan: bool,
     check: bool,
+    #[serde(default)]
+    fork: Option<ScriptFork>,
+}
+
+/// The run on whose record a script runs.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ScriptFork {
+    pub(crate) run: String,
+    /// What becomes of calls that are not there.
+    pub(crate) new_calls: String,
 }
 
 impl ScriptRun {
+    pub(crate) fn of_fork(
+        file: String,
+        text: String,
+        timeout: Option<f64>,
+        fork: ScriptFork,
+    ) -> ScriptRun {
+        ScriptRun { file, text, timeout, plan: false, check: false, fork: Some(fork) }
+    }
+
     /// Whether it calls nothing.
     pub(crate) fn only_checks(&self) -> bool {
         self.check
@@ -82,8 +102,12 @@ impl ScriptRun {
                 find_script_problems(&self.text, &project.gateway.catalog_for(&cli_caller())).await;
             return print_check_report(found, &named, global);
         }
-        let given =
-            AgentScriptRequest { script: &self.text, timeout: self.timeout, plan: self.plan };
+        let given = AgentScriptRequest {
+            script: &self.text,
+            timeout: self.timeout,
+            plan: self.plan,
+            fork: self.fork.as_ref(),
+        };
         print_run_report(
             script_execution::run_script(&project.gateway, given, global).await,
             &named,
@@ -98,7 +122,7 @@ pub(super) struct NamedScript<'a> {
     pub(super) text: &'a str,
 }
 
-fn script_label(file: &std::path::Path) -> String {
+pub(super) fn script_label(file: &std::path::Path) -> String {
     if file.as_os_str() == "-" { "stdin".to_owned() } else { display_path(file) }
 }
 
@@ -110,13 +134,16 @@ fn print_run_report(
 ) -> CommandResult {
     if !global.quiet && !global.json {
         timeline::draw_steps(&ran.steps, ran.took).into_iter().for_each(eprint_line);
+        ran.fork_lines().into_iter().for_each(eprint_line);
     }
     let calls = script_execution::calls_json(&ran.steps);
     let ms = u64::try_from(ran.took.as_millis()).unwrap_or(u64::MAX);
     match ran.outcome {
         Ok(outcome) if global.json => {
             let result = outcome.into_plain_value().into_json("result")?;
-            let report = json!({ "result": result, "logs": ran.logs, "calls": calls, "ms": ms });
+            let mut report =
+                json!({ "result": result, "logs": ran.logs, "calls": calls, "ms": ms });
+            add_fork(&mut report, ran.fork);
             print_json(&report);
             Ok(())
         }
@@ -128,13 +155,21 @@ fn print_run_report(
             let problem = named.with_script_name(problem);
             if global.json {
                 let error = problem.to_json();
-                let report = json!({ "error": error, "logs": ran.logs, "calls": calls, "ms": ms });
+                let mut report =
+                    json!({ "error": error, "logs": ran.logs, "calls": calls, "ms": ms });
+                add_fork(&mut report, ran.fork);
                 print_json(&report);
             } else {
                 named.problem_lines(&problem).into_iter().for_each(eprint_line);
             }
             Err(CommandError::Said)
         }
+    }
+}
+
+fn add_fork(report: &mut Json, fork: Option<(Json, Json)>) {
+    if let Some((id, fork)) = fork {
+        (report["id"], report["fork"]) = (id, fork);
     }
 }
 
@@ -193,7 +228,7 @@ impl NamedScript<'_> {
     }
 }
 
-fn read_script(file: &std::path::Path) -> Result<String> {
+pub(super) fn read_script(file: &std::path::Path) -> Result<String> {
     const MAX_SCRIPT_BYTES: usize = moonlark_luau::MAX_LUAU_SOURCE_BYTES;
     let name = script_label(file);
     let failed =
@@ -221,7 +256,7 @@ fn read_script(file: &std::path::Path) -> Result<String> {
     Ok(if text.starts_with("#!") { format!("--{text}") } else { text })
 }
 
-fn parse_seconds(text: &str) -> Result<f64, String> {
+pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
         _ => Err("give seconds, from just over 0 to 86400".to_owned()),

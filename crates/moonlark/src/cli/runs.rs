@@ -1,17 +1,25 @@
 //! `moonlark runs`: what agents' scripts did, from the journal.
 
+mod diff;
 mod follow;
+mod fork;
 mod resume;
 mod run_lines;
+mod save;
 mod show;
+mod trace;
 
 use clap::{Args, Subcommand};
+use diff::RunsDiffArgs;
+use fork::RunsForkArgs;
 use moonlark_core::record_id::RecordId;
 use moonlark_journal::{AwaitedApprovalState, JournalReader, RecordedState, RunSummary};
 use serde_json::json;
 
 pub(crate) use resume::RunsResumeArgs;
 pub(super) use run_lines::{caller_label, format_local_time, short_id};
+pub(crate) use save::RunsSaveArgs;
+pub(crate) use trace::RunsTraceArgs;
 
 use super::{CommandResult, GlobalArgs, load_config, print_json, print_line};
 use crate::project_journal;
@@ -38,12 +46,27 @@ pub(crate) struct RunsArgs {
 enum RunsCommand {
     /// Resume an interrupted run, or carry out a plan. Calls that were answered are not made again.
     Resume(RunsResumeArgs),
+    /// Run the script of a run again, edited or not, on its recorded answers. Nothing that
+    /// is recorded is called again.
+    Fork(RunsForkArgs),
+    /// Show what differs between two runs: script, calls, answers, result and logs.
+    Diff(RunsDiffArgs),
+    /// Show what the script's variables held at every call, or line. No call is made.
+    Trace(RunsTraceArgs),
+    /// Make a run into a test: its script, its answers without secrets, and the calls that are
+    /// expected.
+    Save(RunsSaveArgs),
 }
 
 impl RunsArgs {
     pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
-        if let Some(RunsCommand::Resume(resume)) = self.command {
-            return resume.run(global).await;
+        match self.command {
+            Some(RunsCommand::Resume(resume)) => return resume.run(global).await,
+            Some(RunsCommand::Fork(fork)) => return fork.run(global).await,
+            Some(RunsCommand::Diff(diff)) => return diff.run(global).await,
+            Some(RunsCommand::Trace(trace)) => return trace.run(global).await,
+            Some(RunsCommand::Save(save)) => return save.run(global).await,
+            None => {}
         }
         let reader = project_journal::journal_reader(&load_config(global)?);
         match &self.id {

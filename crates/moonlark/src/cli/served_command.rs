@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc;
 
-use super::runs::RunsResumeArgs;
+use super::runs::{RunsResumeArgs, RunsSaveArgs, RunsTraceArgs};
 use super::source_args::SourceArgs;
 use super::terminal::{CommandConsole, ConsoleWrite};
 use super::{CommandError, CommandResult, GlobalArgs, eprint_line, find_config_path, working_dir};
@@ -41,10 +41,12 @@ pub(crate) enum ServedCommand {
     Get(get::GetArgs),
     Resume(RunsResumeArgs),
     Run(run::ScriptRun),
+    Save(RunsSaveArgs),
     Search(search::SearchArgs),
     SearchTools(search_tools::SearchToolsArgs),
     Sources,
     ToolList,
+    Trace(RunsTraceArgs),
 }
 
 /// A command on its way to the server.
@@ -168,10 +170,12 @@ impl ServedCommand {
             ServedCommand::Get(get) => get.run_in(project, global).await,
             ServedCommand::Resume(resume) => resume.run_in(project, global).await,
             ServedCommand::Run(run) => run.run_in(project, global).await,
+            ServedCommand::Save(save) => save.run_in(project, global).await,
             ServedCommand::Search(search) => search.run_in(project, global).await,
             ServedCommand::SearchTools(search) => search.run_in(project, global).await,
             ServedCommand::Sources => sources::run_in(project, global).await,
             ServedCommand::ToolList => tool::list_tools(project, global).await,
+            ServedCommand::Trace(trace) => trace.run_in(project, global).await,
         }
     }
 
@@ -180,21 +184,24 @@ impl ServedCommand {
         match self {
             ServedCommand::Call(call) => SourceSelection::for_tool(call.tool_name(), project).await,
             // They are about how sources are doing now.
-            ServedCommand::Doctor | ServedCommand::Sources => SourceSelection::All,
+            ServedCommand::Doctor | ServedCommand::Sources | ServedCommand::Save(_) => {
+                SourceSelection::All
+            }
             ServedCommand::Get(_) | ServedCommand::Search(_) => SourceSelection::Nothing,
             ServedCommand::Docs(_)
             | ServedCommand::Explain(_)
             | ServedCommand::Resume(_)
             | ServedCommand::Run(_)
             | ServedCommand::SearchTools(_)
-            | ServedCommand::ToolList => SourceSelection::WhenNeeded,
+            | ServedCommand::ToolList
+            | ServedCommand::Trace(_) => SourceSelection::WhenNeeded,
         }
     }
 
     /// Whether what it does is a matter of the journal.
     fn calls_tools(&self) -> bool {
         match self {
-            ServedCommand::Call(_) | ServedCommand::Resume(_) => true,
+            ServedCommand::Call(_) | ServedCommand::Resume(_) | ServedCommand::Trace(_) => true,
             ServedCommand::Run(run) => !run.only_checks(),
             _ => false,
         }

@@ -1,5 +1,6 @@
 //! `moonlark test`: the tests that authors write beside their scripts.
 
+mod run_test_outcomes;
 pub(super) mod test_files;
 mod test_report;
 
@@ -43,6 +44,10 @@ pub(crate) struct TestArgs {
     /// Run again whenever a file changes.
     #[arg(long)]
     watch: bool,
+    /// Make the read-only calls of tests that were made of runs (`runs save --as-test`), and
+    /// say what their servers answer otherwise than then. Nothing else is tested.
+    #[arg(long, conflicts_with = "watch")]
+    drift: bool,
     /// Additional grant for the tests, such as `exec:git`.
     #[arg(long, value_name = "GRANT", value_parser = parse_grant)]
     allow: Vec<Grant>,
@@ -78,20 +83,38 @@ impl TestArgs {
     }
 
     async fn run_once(&self, global: &GlobalArgs) -> CommandResult {
+        let started = Instant::now();
+        let mut outcomes = Vec::new();
+        if self.drift {
+            outcomes = self.check_drift(global).await?;
+            return self.report(outcomes, started.elapsed(), global);
+        }
         let project = open_project_without_values(global).await?;
         let loaded = project.loaded_config().await;
-        let files = test_files::find_test_files(&self.search_roots()?, &loaded)?;
-        let started = Instant::now();
+        let (run_tests, roots) = run_test_outcomes::split_paths(self.search_roots()?);
+        let files = test_files::find_test_files(&roots, &loaded)?;
         let mut running = futures::stream::iter(&files)
             .map(|file| self.run_file(file, &project, &loaded.config))
             .buffered(MAX_PARALLEL_FILES);
-        let mut outcomes = Vec::new();
         while let Some((file, results)) = running.next().await {
             if !global.json && !results.is_empty() {
                 test_report::print_file(file, &results);
             }
             outcomes.extend(results);
         }
+        drop(running);
+        for file in run_test_outcomes::find_run_tests(&run_tests, &roots) {
+            outcomes.extend(self.replay_run_test(&file, &project, global).await);
+        }
+        self.report(outcomes, started.elapsed(), global)
+    }
+
+    fn report(
+        &self,
+        outcomes: Vec<TestOutcome>,
+        took: Duration,
+        global: &GlobalArgs,
+    ) -> CommandResult {
         if outcomes.is_empty() {
             return Err(self.nothing_found_problem().into());
         }
@@ -101,7 +124,6 @@ impl TestArgs {
                 Problem::unavailable(format!("{} cannot be written: {error}", path.display()))
             })?;
         }
-        let took = started.elapsed();
         print_line(&if global.json {
             test_report::outcomes_json(&outcomes)
         } else {
@@ -119,7 +141,8 @@ impl TestArgs {
         match &self.filter {
             Some(filter) => problem.with_hint(format!("no file and name of a test contains {filter:?}")),
             None => problem.with_hint(
-                "tests are functions named test_… in files named *_test.star, *_test.luau or *_test.lua",
+                "tests are functions named test_… in files named *_test.star, *_test.luau or *_test.lua; \
+                 `moonlark runs save ID --as-test NAME` makes one of a run",
             ),
         }
     }

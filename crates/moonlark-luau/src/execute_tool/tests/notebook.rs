@@ -41,7 +41,8 @@ pub(super) fn read(entries: &[JournalEntry], run: RecordId) -> Option<RunRecord>
         match entry {
             JournalEntry::RunBegan(began) if began.run == run => {
                 let (began, calls) = (began.clone(), Vec::new());
-                record = Some(RunRecord { began, calls, paused: None, ended: None });
+                record =
+                    Some(RunRecord { began, calls, paused: None, ended: None, removed_calls: 0 });
             }
             JournalEntry::CallBegan(began) if began.run == Some(run) && began.place.is_some() => {
                 record.as_mut()?.calls.push(CallRecord { began: began.clone(), ended: None });

@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::grant::{Grant, GrantSet};
 use moonlark_core::limits::CallLimits;
+use moonlark_core::problem::ProtocolError;
 use moonlark_core::schema::Schema;
-use moonlark_core::tool::{CallEffects, CallScope, Source, SourceKind, ToolExposure};
+use moonlark_core::tool::{BoxFuture, CallEffects, CallScope, Source, SourceKind, ToolExposure};
+use moonlark_core::value::Object;
 use moonlark_core::{Catalog, Problem, Result, Tool, Value};
-use moonlark_gateway::gateway::CallRecords;
+use moonlark_gateway::call_client::{CallClient, ClientQuestion, RequestEnvelope};
+use moonlark_gateway::gateway::{CallOptions, CallRecords};
 use moonlark_gateway::journal::JournalEntry;
 use moonlark_gateway::tool_body::ToolBody;
-use moonlark_gateway::{Caller, Gateway};
+use moonlark_gateway::{Call, Caller, Gateway, LogLevel};
 use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
@@ -28,13 +31,54 @@ pub(super) struct Shop {
     pub(super) gateway: Gateway,
     pub(super) journal: Arc<Notebook>,
     done: Arc<Mutex<Done>>,
+    customer: Arc<Customer>,
+}
+
+/// Whoever `shop.ask` asks: says yes, and counts.
+#[derive(Default)]
+struct Customer {
+    questions: AtomicUsize,
+    envelope: RequestEnvelope,
+}
+
+impl CallClient for Customer {
+    fn can_answer(&self, _: &ClientQuestion) -> bool {
+        true
+    }
+
+    fn missing_capability(&self, _: &ClientQuestion) -> Option<ProtocolError> {
+        None
+    }
+
+    fn ask_question(&self, _: ClientQuestion) -> BoxFuture<Result<Value>> {
+        self.questions.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(Value::from_fields([("action", "accept".into())]))))
+    }
+
+    fn envelope(&self) -> &RequestEnvelope {
+        &self.envelope
+    }
+
+    fn owner_id(&self) -> u64 {
+        1
+    }
 }
 
 impl Shop {
     /// With what is on record, and tools that take their time as `pace` says.
     pub(super) fn new(engine: &LuauEngine, entries: &[JournalEntry], pace: u64) -> Shop {
+        Self::with_grant(engine, entries, pace, "tool:*")
+    }
+
+    /// The same where scripts may only call these tools.
+    pub(super) fn with_grant(
+        engine: &LuauEngine,
+        entries: &[JournalEntry],
+        pace: u64,
+        grant: &str,
+    ) -> Shop {
         let limits = CallLimits { calls: 500, ..CallLimits::default() };
-        let grants = vec!["tool:*".parse::<Grant>().unwrap()];
+        let grants = vec![grant.parse::<Grant>().unwrap()];
         let scope = CallScope {
             grants: GrantSet::for_agent_script("execute", None, grants),
             limits: limits.clone(),
@@ -55,13 +99,26 @@ impl Shop {
             tool("shop.fail", change),
             tool("shop.set", CallEffects { idempotent: true, ..change }),
         ];
+        tools.extend([tool("shop.picture", CallEffects::READ_ONLY), tool("shop.chat", change)]);
+        tools.push(tool("shop.ask", change));
         tools.push(Arc::new(engine.execute_tool(settings).unwrap()));
         let catalog = Catalog::new(Arc::new(modules()), tools, &[], vec![]);
         let journal = Notebook::of(entries);
         let gateway = Gateway::builder(catalog)
             .records(CallRecords { recorder: Some(journal.clone()), ..CallRecords::default() })
             .build();
-        Shop { gateway, journal, done }
+        Shop { gateway, journal, done, customer: Arc::default() }
+    }
+
+    /// How often somebody was asked something.
+    pub(super) fn questions(&self) -> usize {
+        self.customer.questions.load(Ordering::Relaxed)
+    }
+
+    /// A call of somebody who can be asked.
+    pub(super) fn open_call(&self, caller: Caller) -> Result<Call> {
+        let options = CallOptions::from(caller).with_client(Some(self.customer.clone()));
+        self.gateway.open_call(options)
     }
 
     pub(super) fn done(&self) -> Done {
@@ -97,7 +154,7 @@ fn tool(
     let source = Arc::new(Source { kind: SourceKind::Upstream, name: "shop".to_owned() });
     let Json::Object(schema) = json!({"type": "object"}) else { unreachable!() };
     let own = name.to_owned();
-    let body = ToolBody::from_answering_fn(move |_, args| {
+    let body = ToolBody::from_answering_fn(move |call, args| {
         let (done, pace, own) = (done.clone(), pace.clone(), own.clone());
         async move {
             // Some before and some after, so that every order occurs.
@@ -111,6 +168,21 @@ fn tool(
                 tokio::task::yield_now().await;
             }
             match own.as_str() {
+                "shop.picture" => {
+                    let image =
+                        json!({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"});
+                    ToolAnswer::from_script_result(Value::from_json(json!({"content": [image]}))?)
+                }
+                "shop.chat" => {
+                    call.log_message(LogLevel::Info, &format!("heard {args}"), None)?;
+                    Ok(ToolAnswer::Value(Value::from_fields([("got", args.into())])))
+                }
+                "shop.ask" => {
+                    let method = "elicitation/create".to_owned();
+                    let question = ClientQuestion { method, params: Object::new(), name: None };
+                    let said = call.ask_caller(question).await?;
+                    Ok(ToolAnswer::Value(Value::from_fields([("got", said)])))
+                }
                 "shop.fail" => Err(Problem::tool_error(format!("no {args}"))),
                 _ => Ok(ToolAnswer::Value(Value::from_fields([("got", args.into())]))),
             }

@@ -19,6 +19,7 @@ use serde_json::{Value as Json, json};
 
 use super::super::terminal::CommandConsole;
 use super::super::{GlobalArgs, cli_caller, format_count, pretty_json};
+use super::ScriptFork;
 
 /// How often a script that runs on and on shows that it does.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
@@ -32,6 +33,8 @@ pub(crate) struct AgentScriptRequest<'a> {
     pub(crate) timeout: Option<f64>,
     /// Only collect what it would change.
     pub(crate) plan: bool,
+    /// Run it on the record of another run.
+    pub(crate) fork: Option<&'a ScriptFork>,
 }
 
 /// What came of it.
@@ -41,6 +44,26 @@ pub(crate) struct AgentScriptReport {
     pub(crate) steps: Vec<RunStep>,
     pub(crate) logs: Vec<String>,
     pub(crate) took: Duration,
+    /// For a fork: its id, and what it has in common with the run that it is of.
+    pub(crate) fork: Option<(Json, Json)>,
+    /// The same in words, where something differs.
+    fork_text: Option<String>,
+}
+
+impl AgentScriptReport {
+    /// What a fork has in common with the run that it is of, for people.
+    pub(crate) fn fork_lines(&self) -> Vec<String> {
+        match (&self.fork, &self.fork_text) {
+            (_, Some(text)) => text.lines().map(str::to_owned).collect(),
+            (Some((_, fork)), None) => {
+                let of = fork["of"].as_str().unwrap_or_default();
+                let calls = fork["counts"]["recorded"].as_u64().unwrap_or_default();
+                let calls = format_count(usize::try_from(calls).unwrap_or(0), "call");
+                vec![format!("fork of run {of}: {calls} from its record, none is new or missing")]
+            }
+            (None, None) => Vec::new(),
+        }
+    }
 }
 
 /// What a script returned, without what was said about it.
@@ -71,7 +94,14 @@ pub(crate) async fn run_script(
     // The answer knows those that were given up, too.
     let steps = recorded_steps(&answer).unwrap_or(steps);
     let logs = std::mem::take(&mut *watching.logs.lock());
+    let fork = answer_metadata(&answer).and_then(|run| {
+        let fork = run.get("fork")?.to_json_lossy();
+        Some((run.get("id")?.to_json_lossy(), fork))
+    });
+    let fork_text = answer_content(&answer).and_then(|content| fork_block(content));
     AgentScriptReport {
+        fork,
+        fork_text,
         outcome: answer.map(|answer| AgentScriptOutcome::from_answer(answer, gateway)),
         steps,
         logs,
@@ -103,11 +133,22 @@ fn recorded_steps(answer: &Result<ToolAnswer>) -> Option<Vec<RunStep>> {
 
 /// What an answer of `execute`, or a Problem, says about the run.
 pub(crate) fn answer_metadata(answer: &Result<ToolAnswer>) -> Option<&Value> {
+    run_metadata(answer_content(answer)?)
+}
+
+fn answer_content(answer: &Result<ToolAnswer>) -> Option<&Content> {
     match answer {
-        Ok(ToolAnswer::Content(content)) => run_metadata(content),
+        Ok(ToolAnswer::Content(content)) => Some(content),
         Ok(_) => None,
-        Err(problem) => run_metadata(problem.content.as_ref()?),
+        Err(problem) => problem.content.as_deref(),
     }
+}
+
+/// What the last block says of a fork, if it does.
+fn fork_block(content: &Content) -> Option<String> {
+    run_metadata(content)?.get("fork")?;
+    let text = content.blocks.last()?.get("text")?.as_str()?;
+    text.starts_with("fork of run ").then(|| text.to_owned())
 }
 
 /// What `execute` says about the run beside its result.
@@ -124,6 +165,10 @@ async fn call_execute(
     args.insert("script".to_owned(), Value::from(given.script.to_owned()));
     if let Some(timeout) = given.timeout {
         args.insert("timeout".to_owned(), Value::Float(timeout));
+    }
+    if let Some(fork) = given.fork {
+        args.insert("fork".to_owned(), fork.run.as_str().into());
+        args.insert("new_calls".to_owned(), fork.new_calls.as_str().into());
     }
     if given.plan {
         args.insert("plan".to_owned(), Value::Bool(true));
@@ -153,6 +198,9 @@ impl AgentScriptOutcome {
             ToolAnswer::Value(value) => AgentScriptOutcome::Value(value),
             ToolAnswer::Raw(fields) => AgentScriptOutcome::Value(Value::Object(fields)),
             ToolAnswer::Content(mut content) => {
+                if fork_block(&content).is_some() {
+                    content.blocks.pop();
+                }
                 // What the script logged was shown while it ran.
                 if has_log_block(&content) {
                     content.blocks.pop();

@@ -108,7 +108,10 @@ pub(super) fn find_test_files(paths: &[PathBuf], loaded: &LoadedConfig) -> Resul
             ))
         };
         if path.metadata().map_err(unreadable)?.is_dir() {
-            collect_test_files(path, path, 0, &mut files);
+            let is_test = |file: &Path| {
+                file.file_name().and_then(|name| name.to_str()).and_then(subject_name).is_some()
+            };
+            files.extend(find_files(path, is_test).into_iter().map(|file| (file, path.clone())));
         } else {
             let folder = path.parent().unwrap_or(path);
             files.push((path.clone(), folder.to_owned()));
@@ -119,7 +122,18 @@ pub(super) fn find_test_files(paths: &[PathBuf], loaded: &LoadedConfig) -> Resul
     files.into_iter().map(|(path, base)| test_file(&path, &base, loaded)).collect()
 }
 
-fn collect_test_files(dir: &Path, base: &Path, depth: usize, files: &mut Vec<(PathBuf, PathBuf)>) {
+/// The files below `root` that are such, by name.
+pub(super) fn find_files(root: &Path, is_such: fn(&Path) -> bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    walk_files(root, 0, &mut |path| {
+        if is_such(&path) {
+            found.push(path);
+        }
+    });
+    found
+}
+
+fn walk_files(dir: &Path, depth: usize, visit: &mut dyn FnMut(PathBuf)) {
     let Ok(entries) = std::fs::read_dir(dir) else { return };
     for entry in entries.filter_map(std::result::Result::ok) {
         let name = entry.file_name();
@@ -129,10 +143,10 @@ fn collect_test_files(dir: &Path, base: &Path, depth: usize, files: &mut Vec<(Pa
         }
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             if depth < MAX_FOLDER_DEPTH {
-                collect_test_files(&entry.path(), base, depth + 1, files);
+                walk_files(&entry.path(), depth + 1, visit);
             }
-        } else if subject_name(&name).is_some() {
-            files.push((entry.path(), base.to_owned()));
+        } else {
+            visit(entry.path());
         }
     }
 }

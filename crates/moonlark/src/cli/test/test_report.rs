@@ -49,6 +49,23 @@ pub(super) fn print_file(file: &TestFile, outcomes: &[TestOutcome]) {
     print_line("");
 }
 
+/// The tests of one file that was made of a run.
+pub(super) fn print_run_test(label: &str, outcomes: &[TestOutcome]) {
+    print_line(label);
+    for outcome in outcomes {
+        let name = if outcome.name.is_empty() { "the test" } else { &outcome.name };
+        match &outcome.problem {
+            None => print_line(format!("  ✓ {name} ({})", format_test_duration(outcome.took))),
+            Some(problem) => {
+                print_line(format!("  ✗ {name}"));
+                problem.to_string().lines().for_each(|line| print_line(format!("      {line}")));
+            }
+        }
+        outcome.output.iter().for_each(|line| print_line(format!("      {line}")));
+    }
+    print_line("");
+}
+
 fn failure_lines(file: &TestFile, outcome: &TestOutcome, problem: &Problem) -> Vec<String> {
     let name = match outcome.name.as_str() {
         "" if problem.message == NO_TESTS_MESSAGE => NO_TESTS_MESSAGE,
