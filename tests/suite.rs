@@ -79,6 +79,8 @@ mod reload;
 mod replay;
 #[cfg(unix)]
 mod running_server;
+#[cfg(target_os = "linux")]
+mod saved_scripts;
 mod script_tests;
 mod source_settings;
 #[cfg(target_os = "linux")]

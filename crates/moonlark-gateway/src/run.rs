@@ -10,6 +10,7 @@
 //! call because of that.
 
 mod answer_sequencer;
+mod child_run;
 mod replay;
 mod replay_log;
 mod run_plan;
@@ -26,6 +27,7 @@ use tokio::time::Instant;
 
 use answer_sequencer::AnswerSequencer;
 pub use answer_sequencer::CallSite;
+pub use child_run::SavedRunRequest;
 pub(crate) use replay::{ReplayDecision, decide_replay, record_given_answer, record_host_call};
 use replay_log::ReplayLog;
 pub use replay_log::{LostCallDecisions, LostCallPolicy, calls_in_doubt_problem};
@@ -61,6 +63,8 @@ pub struct Run {
     script_secrets: Secrets,
     /// The decisions it waits for, that nobody could be asked for at once.
     waits: watch::Sender<Vec<(ApprovalTicket, RunPaused)>>,
+    /// The run that it is a part of, if it is.
+    parent: OnceLock<Arc<Run>>,
 }
 
 #[derive(Default)]
@@ -141,6 +145,7 @@ impl Run {
             stopped: OnceLock::new(),
             script_secrets: secrets_from_literals(&began.script),
             waits: watch::Sender::default(),
+            parent: OnceLock::new(),
         }
     }
 
@@ -214,11 +219,17 @@ impl Run {
     }
 
     pub(crate) fn add_pending_ticket(&self, ticket: ApprovalTicket, paused: RunPaused) {
+        if let Some(parent) = self.parent.get() {
+            parent.add_pending_ticket(ticket.clone(), paused.clone());
+        }
         self.waits.send_modify(|waits| waits.push((ticket, paused)));
     }
 
     /// It no longer waits for this one: what it still waits for.
     pub(crate) fn remove_pending_ticket(&self, id: RecordId) -> Option<RunPaused> {
+        if let Some(parent) = self.parent.get() {
+            parent.remove_pending_ticket(id);
+        }
         let mut other = None;
         self.waits.send_modify(|waits| {
             waits.retain(|(ticket, _)| ticket.id != id);
@@ -381,6 +392,10 @@ impl StepGuard {
     /// Where in the script the call was made.
     pub(crate) fn place(&self) -> Option<String> {
         self.place.as_deref().map(str::to_owned)
+    }
+
+    pub(crate) fn site(&self) -> Option<&CallSite> {
+        self.place.as_ref()
     }
 
     /// Which answer of the run this one is, now that there is one.

@@ -17,6 +17,7 @@ use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Tool, Value};
 use moonlark_luau::{ConnectorScript, MAX_LUAU_SOURCE_BYTES, ScriptFile, ScriptFileReader};
 
 use crate::extensions::{self, ScriptFolder};
+use crate::saved_scripts::SavedScriptProduct;
 use moonlark_config::config_file::LoadedConfig;
 use moonlark_config::{
     ConfigSecret, NetworkConfig, ProjectConfig, ScriptConfig, TimeoutSeconds, default_scan_timeout,
@@ -47,6 +48,8 @@ pub enum ScriptKind {
     Connector,
     /// A Lua script with a table `agent`, which makes a prompt.
     Agent,
+    /// An agent's script with a header, which makes it a function of `sdk.scripts`.
+    Saved,
 }
 
 /// All scripts: those in the configuration by name, then those in the folders
@@ -141,7 +144,7 @@ pub fn is_lua_script(path: &Path) -> bool {
 }
 
 /// The text of a script; whatever is not a file of a sane size is a Problem.
-fn read_script(path: &Path, file: &str) -> Result<String> {
+pub(crate) fn read_script(path: &Path, file: &str) -> Result<String> {
     let kind = fs::metadata(path).map(|kind| kind.is_file());
     read_script_text(file, kind, || fs::File::open(path))
 }
@@ -230,6 +233,17 @@ impl<'a> ScriptSettings<'a> {
                 let own = own
                     .map(|it| (Some(it.timeout), &it.allow, ToolExposure::default(), &it.config));
                 ("connectors", own)
+            }
+            ScriptKind::Saved => {
+                let expose = config.scripts.expose;
+                return Self {
+                    owner: "execute".to_owned(),
+                    name,
+                    timeout: None,
+                    allow: &[],
+                    expose,
+                    config: None,
+                };
             }
             ScriptKind::Agent => {
                 let own = configured.and_then(|name| config.agents.script.get(name));
@@ -334,6 +348,7 @@ pub fn script_folder(found: &DiscoveredScript, loaded: &LoadedConfig) -> ScriptF
     let home = loaded.root.join(match found.kind {
         ScriptKind::Connector => &loaded.config.connectors.dir,
         ScriptKind::Agent => &loaded.config.agents.dir,
+        ScriptKind::Saved => &loaded.config.scripts.dir,
         _ => &loaded.config.tools.dir,
     });
     let inside = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -390,6 +405,10 @@ pub(crate) struct ScriptLoadSettings {
 }
 
 impl ScriptLoadSettings {
+    pub(crate) fn exposure(&self) -> ToolExposure {
+        self.expose
+    }
+
     pub(crate) fn from_config(found: &DiscoveredScript, config: &ProjectConfig) -> Self {
         let settings = ScriptSettings::from_config(found, config);
         Self {
@@ -436,6 +455,8 @@ pub(crate) enum ScriptKey {
     Connector(String),
     /// A prompt, by its file.
     Agent(PathBuf),
+    /// A saved script, by its file.
+    Saved(PathBuf),
 }
 
 impl ScriptKey {
@@ -446,6 +467,7 @@ impl ScriptKey {
             ScriptKey::Script(path) => (0, path.as_os_str().as_bytes()),
             ScriptKey::Connector(name) => (1, name.as_bytes()),
             ScriptKey::Agent(path) => (2, path.as_os_str().as_bytes()),
+            ScriptKey::Saved(path) => (3, path.as_os_str().as_bytes()),
         }
     }
 
@@ -501,6 +523,9 @@ pub(crate) enum ScriptProduct {
     Library,
     Connector(ConnectorScript, Arc<CallScope>),
     Prompt(Arc<PromptProduct>),
+    Saved(Arc<SavedScriptProduct>),
+    /// A script that others run by its file.
+    Plain,
 }
 
 impl ScriptProduct {
@@ -549,6 +574,13 @@ impl ScriptEntry {
     pub(crate) fn prompt(&self) -> Option<&PromptProduct> {
         match &self.product {
             Some(ScriptProduct::Prompt(prompt)) => Some(prompt),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn saved_script(&self) -> Option<&Arc<SavedScriptProduct>> {
+        match &self.product {
+            Some(ScriptProduct::Saved(script)) => Some(script),
             _ => None,
         }
     }

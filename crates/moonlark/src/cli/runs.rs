@@ -3,6 +3,7 @@
 mod follow;
 mod resume;
 mod run_lines;
+mod save_tool;
 mod show;
 
 use clap::{Args, Subcommand};
@@ -38,12 +39,16 @@ pub(crate) struct RunsArgs {
 enum RunsCommand {
     /// Resume an interrupted run, or carry out a plan. Calls that were answered are not made again.
     Resume(RunsResumeArgs),
+    /// Make a tool of the project of a run that ended well.
+    Save(save_tool::RunsSaveArgs),
 }
 
 impl RunsArgs {
     pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
-        if let Some(RunsCommand::Resume(resume)) = self.command {
-            return resume.run(global).await;
+        match self.command {
+            Some(RunsCommand::Resume(resume)) => return resume.run(global).await,
+            Some(RunsCommand::Save(save)) => return save.run(global).await,
+            None => {}
         }
         let reader = project_journal::journal_reader(&load_config(global)?);
         match &self.id {
