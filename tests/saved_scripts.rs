@@ -1,14 +1,12 @@
 //! Saved scripts: files with a header, and what agents save, as functions that are found,
 //! checked, called by name and from other scripts, and that outlive a crash.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::process::Stdio;
-use std::sync::mpsc;
 
 use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, Project, Server, eventually, moonlark, wait_for};
+use crate::tasks::gate::{Gate, VISITS, visiting};
 
 const ORDERS: &str = r#"
 tool = {
@@ -65,9 +63,12 @@ fn a_file_with_a_header_is_a_function_that_is_found_typed_and_called_by_name() {
     assert!(found.contains("scripts.weekly_report"), "{found}");
     let docs = text(&server, "get_function_docs", json!({"names": ["scripts.weekly_report"]}));
     assert!(docs.contains("customers: number") && docs.contains("How many"), "{signature}: {docs}");
-    let called = server.post("execute", &json!({
-        "script": "", "saved": "weekly_report", "arguments": {"customers": 3},
-    }));
+    let called = server.post(
+        "execute",
+        &json!({
+            "script": "", "saved": "weekly_report", "arguments": {"customers": 3},
+        }),
+    );
     assert_eq!(called, (200, json!({"result": {"total": 60}})));
     // From a script, as any function.
     let script = "return { sdk.scripts.weekly_report({ customers = 2, label = 'a' }), \
@@ -75,9 +76,12 @@ fn a_file_with_a_header_is_a_function_that_is_found_typed_and_called_by_name() {
     let called = server.post("execute", &json!({ "script": script }));
     assert_eq!(called, (200, json!({"result": [{"a": 30}, {"total": 10}]})));
     // What is wrong is said before anything is called.
-    let wrong = server.post("execute", &json!({
-        "script": "return sdk.scripts.weekly_report({ customer = 2 })",
-    }));
+    let wrong = server.post(
+        "execute",
+        &json!({
+            "script": "return sdk.scripts.weekly_report({ customer = 2 })",
+        }),
+    );
     assert_eq!(wrong.1["error"]["code"], "bad_script", "{wrong:?}");
     for (args, expected) in [
         (
@@ -98,7 +102,7 @@ fn a_file_with_a_header_is_a_function_that_is_found_typed_and_called_by_name() {
         ),
         (
             json!({"script": "", "saved": "weekly_report", "arguments": {"customers": 10}}),
-            "500 tool_error: there is no customer 10 ()",
+            "500 tool_error: script:7: there is no customer 10 ()",
         ),
     ] {
         assert_eq!(problem(&server.post("execute", &args)), expected, "{args}");
@@ -123,7 +127,9 @@ fn the_run_of_a_saved_script_is_on_record_with_its_arguments_and_is_carried_out_
     let runs: Value = serde_json::from_slice(&project.run(&["runs", "--json"]).stdout).unwrap();
     let script = runs["runs"][0]["script"].as_str().unwrap();
     assert!(
-        script.starts_with("local params = { customers = 2, label = \"total\" } --! name: weekly_report"),
+        script.starts_with(
+            "local params = { customers = 2, label = \"total\" } --! name: weekly_report"
+        ),
         "{script}"
     );
 }
@@ -132,7 +138,12 @@ fn the_run_of_a_saved_script_is_on_record_with_its_arguments_and_is_carried_out_
 fn a_saved_script_is_reloaded_and_one_that_no_longer_parses_keeps_its_last_version() {
     let project = project("");
     let server = project.serve();
-    let ask = || server.post("execute", &json!({"script": "", "saved": "weekly_report", "arguments": {"customers": 1}}));
+    let ask = || {
+        server.post(
+            "execute",
+            &json!({"script": "", "saved": "weekly_report", "arguments": {"customers": 1}}),
+        )
+    };
     assert_eq!(ask(), (200, json!({"result": {"total": 10}})));
     project.write("scripts/report.luau", &REPORT.replace("sum = 0", "sum = 1000"));
     wait_for("the new version", || ask() == (200, json!({"result": {"total": 1010}})));
@@ -159,69 +170,29 @@ fn a_saved_script_is_a_tool_where_the_operator_exposes_it() {
     assert_eq!(called, (200, json!({"result": {"total": 30}})));
     // Rules hold for it under every name.
     project.write("moonlark.toml", "[scripts]\nexpose = \"both\"\n[[policy.rules]]\ntools = [\"scripts.*\"]\naction = \"deny\"\n");
-    wait_for("the rule", || server.post("scripts.weekly_report", &json!({"customers": 2})).0 == 404);
+    wait_for("the rule", || {
+        server.post("scripts.weekly_report", &json!({"customers": 2})).0 == 404
+    });
     let args = json!({"script": "", "saved": "weekly_report", "arguments": {"customers": 2}});
     assert_eq!(server.post("execute", &args).0, 404);
-}
-
-/// A server that holds every request until it is told, and counts them by path.
-struct Gate {
-    port: u16,
-    came: mpsc::Receiver<String>,
-    go: mpsc::Sender<()>,
-}
-
-impl Gate {
-    fn start() -> Gate {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (arrived, came) = mpsc::channel();
-        let (go, going) = mpsc::channel::<()>();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let mut bytes = [0; 4096];
-                let read = stream.read(&mut bytes).unwrap_or(0);
-                let line = String::from_utf8_lossy(&bytes[..read]);
-                let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
-                let holds = path.contains("hold");
-                if arrived.send(path).is_err() {
-                    return;
-                }
-                if holds && going.recv().is_err() {
-                    return;
-                }
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
-            }
-        });
-        Gate { port, came, go }
-    }
 }
 
 #[test]
 fn a_run_that_was_killed_inside_a_saved_script_goes_on_inside_it_and_calls_nothing_twice() {
     let gate = Gate::start();
-    let config = format!(
-        "[tools.script.visit]\npath = \"tools/visit.lua\"\nallow = [\"net:127.0.0.1:{0}\"]\nport = {0}\n",
-        gate.port
-    );
-    let visit = r#"
-tool = { name = "visit", description = "Visit a place",
-    parameters = { { name = "place", type = "string", required = true } },
-    annotations = { idempotent = true } }
-function tool.execute(params, context)
-    return http.get(`http://127.0.0.1:{context.config.port}/{params.place}`).body
-end
-"#;
     let tour = "--! name: tour\n--! description: Visit three places\n--! parameter last: string\n\
                 local seen = { sdk.tools.visit({ place = \"one\" }), crypto.uuid() }\n\
-                table.insert(seen, sdk.tools.visit({ place = params.last }))\n\
+                table.insert(seen, sdk.tools.look({ place = params.last }))\n\
                 return #seen\n";
     let project = Project::new(&[
-        ("moonlark.toml", &config),
-        ("tools/visit.lua", visit),
+        ("moonlark.toml", &visiting(&gate)),
+        VISITS[0],
+        VISITS[1],
         ("scripts/tour.luau", tour),
-        ("script.luau", "local n = sdk.scripts.tour({ last = \"hold\" })\nsdk.tools.visit({ place = \"end\" })\nreturn n"),
+        (
+            "script.luau",
+            "local n = sdk.scripts.tour({ last = \"hold\" })\nsdk.tools.visit({ place = \"end\" })\nreturn n",
+        ),
     ]);
     let mut child = moonlark()
         .args(["run", "script.luau", "--quiet"])
@@ -244,7 +215,8 @@ end
     let id = all.iter().find(script).unwrap()["id"].as_str().unwrap().to_owned();
     let resumed = project.run(&["runs", "resume", &id, "--json"]);
     let errors = String::from_utf8_lossy(&resumed.stderr).into_owned();
-    let ended: Value = serde_json::from_slice(&resumed.stdout).unwrap_or_else(|_| panic!("{errors}"));
+    let ended: Value =
+        serde_json::from_slice(&resumed.stdout).unwrap_or_else(|_| panic!("{errors}"));
     assert_eq!(ended["result"], 3, "{ended}");
     // The first place was visited before the crash, and not again.
     assert_eq!(gate.came.recv_timeout(PATIENCE).unwrap(), "/hold");
@@ -269,7 +241,8 @@ fn an_agent_saves_shows_replaces_and_restores_scripts_of_its_own() {
         json!({"saved": "double", "version": 1, "call": "sdk.scripts.double({ n: number })"})
     );
     // It is in use as soon as it is saved.
-    let ask = || server.post("execute", &json!({"script": "", "saved": "double", "arguments": {"n": 4}}));
+    let ask =
+        || server.post("execute", &json!({"script": "", "saved": "double", "arguments": {"n": 4}}));
     assert_eq!(ask(), (200, json!({"result": 8})));
     let again = server.post("save_script", &saved("double", "return params.n * 200"));
     assert_eq!(
@@ -283,15 +256,24 @@ fn an_agent_saves_shows_replaces_and_restores_scripts_of_its_own() {
     let (_, shown) = server.post("show_script", &json!({"name": "double", "version": 1}));
     assert!(shown["result"]["script"].as_str().unwrap().ends_with("params.n * 2"), "{shown}");
     assert_eq!(shown["result"]["versions"].as_array().unwrap().len(), 2);
-    assert_eq!(server.post("restore_script", &json!({"name": "double", "version": 1})).1["result"]["version"], 3);
+    assert_eq!(
+        server.post("restore_script", &json!({"name": "double", "version": 1})).1["result"]["version"],
+        3
+    );
     assert_eq!(ask(), (200, json!({"result": 8})));
     let (_, listed) = server.post("list_scripts", &json!({}));
-    let names: Vec<&str> = listed["result"]["scripts"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = listed["result"]["scripts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["weekly_report", "double"], "{listed}");
     // It outlives the server.
     drop(server);
     let server = project.serve();
-    let ask = || server.post("execute", &json!({"script": "", "saved": "double", "arguments": {"n": 4}}));
+    let ask =
+        || server.post("execute", &json!({"script": "", "saved": "double", "arguments": {"n": 4}}));
     assert_eq!(ask(), (200, json!({"result": 8})));
     assert_eq!(server.post("remove_script", &json!({"name": "double"})).0, 200);
     assert_eq!(ask().0, 404);
@@ -321,10 +303,12 @@ fn what_cannot_be_saved_is_refused_with_what_to_do_next() {
     ] {
         assert_eq!(refused(script), expected);
     }
-    let wrong = refused("--! name: a\n--! description: b\nreturn sdk.tools.order({ customer = 1 })");
+    let wrong =
+        refused("--! name: a\n--! description: b\nreturn sdk.tools.order({ customer = 1 })");
     assert!(wrong.contains("bad_script") && wrong.contains("nothing was saved"), "{wrong}");
-    let wrong = refused("--! name: a\n--! description: b\n--! parameter n: string\nreturn params.m");
-    assert!(wrong.contains("bad_script"), "{wrong}");
+    let wrong =
+        refused("--! name: a\n--! description: b\n--! parameter n: string\nreturn params.m");
+    assert!(wrong.contains("the header has no parameter m"), "{wrong}");
     let wrong = refused("--! name: a\n--! description: b\nreturn (");
     assert!(wrong.contains("bad_script"), "{wrong}");
     assert_eq!(
@@ -355,7 +339,8 @@ fn token(project: &Project, name: &str) -> String {
 
 fn post_as(server: &Server, token: &str, tool: &str, args: &Value) -> (u16, Value) {
     let headers = [("Content-Type", "application/json"), ("Authorization", token)];
-    let answer = server.request("POST", &format!("/tools/{tool}"), &headers, args.to_string().as_bytes());
+    let answer =
+        server.request("POST", &format!("/tools/{tool}"), &headers, args.to_string().as_bytes());
     (answer.status, answer.json())
 }
 
@@ -398,18 +383,17 @@ fn the_saved_scripts_of_one_caller_are_out_of_reach_of_another() {
 }
 
 #[test]
-fn a_session_over_stdio_uses_what_another_process_has_saved() {
+fn what_a_session_over_stdio_saved_is_there_for_the_next_process() {
     let project = project(SAVING);
-    let server = project.serve();
     let mut client = project.stdio();
+    let save = json!({"name": "save_script", "arguments": saved("double", "return params.n * 2")});
+    let answer = client.request("tools/call", save);
+    assert_eq!(answer["result"]["structuredContent"]["version"], 1, "{answer}");
     let ask = json!({"name": "execute", "arguments": {"script": "", "saved": "double", "arguments": {"n": 4}}});
-    assert!(client.request("tools/call", ask.clone())["error"].is_object());
-    assert_eq!(server.post("save_script", &saved("double", "return params.n * 2")).0, 200);
-    eventually("the script", || {
-        let answer = client.request("tools/call", ask.clone());
-        match answer["result"]["content"][0]["text"].as_str() {
-            Some("8") => Ok(()),
-            _ => Err(answer.to_string()),
-        }
-    });
+    let answer = client.request("tools/call", ask);
+    assert_eq!(answer["result"]["content"][0]["text"], "8", "{answer}");
+    client.close();
+    let called = project.run(&["call", "scripts.double", "--param", "n=4"]);
+    let errors = String::from_utf8_lossy(&called.stderr);
+    assert_eq!(String::from_utf8_lossy(&called.stdout).trim(), "8", "{errors}");
 }

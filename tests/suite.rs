@@ -80,6 +80,8 @@ mod replay;
 #[cfg(unix)]
 mod running_server;
 #[cfg(target_os = "linux")]
+mod saved_runs;
+#[cfg(target_os = "linux")]
 mod saved_scripts;
 mod script_tests;
 mod source_settings;
@@ -91,6 +93,8 @@ mod starlark_users;
 #[cfg(target_os = "linux")]
 mod start_up;
 mod surfaces;
+#[cfg(target_os = "linux")]
+mod tasks;
 mod terminal;
 mod tokens;
 mod transcripts;

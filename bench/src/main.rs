@@ -36,6 +36,7 @@ mod server;
 mod start;
 mod stdio;
 mod tokens;
+mod tokens_repeated;
 mod tokens_server;
 mod trust;
 mod trust_load;

@@ -7,7 +7,7 @@ mod caller;
 mod pauses;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -98,6 +98,8 @@ struct CallRoot {
     ticket: Mutex<Option<ApprovalTicket>>,
     /// Tokens of approvals that came with the call and are not used yet.
     tokens: Mutex<Vec<SecretText>>,
+    /// The run that it began or went on with first.
+    first_run: OnceLock<RecordId>,
 }
 
 impl Call {
@@ -123,6 +125,7 @@ impl Call {
                 permit: Mutex::new(Some(permit)),
                 ticket: Mutex::default(),
                 tokens: Mutex::default(),
+                first_run: OnceLock::new(),
             }),
             id: None,
             parent: None,
@@ -263,6 +266,7 @@ impl Call {
     /// The same call as the script of `run`: what it calls is on record there.
     #[must_use]
     pub fn for_run(&self, run: Arc<Run>) -> Call {
+        self.0.root.first_run.get_or_init(|| run.id());
         let part = RunContext { run, at: None, step: None, made_at: None };
         Call(Arc::new(CallInner { run: Some(part), asked: None, ..CallInner::clone(&self.0) }))
     }
@@ -271,6 +275,11 @@ impl Call {
     #[must_use]
     pub fn with_saved_run_request(&self, asked: SavedRunRequest) -> Call {
         Call(Arc::new(CallInner { asked: Some(asked), ..CallInner::clone(&self.0) }))
+    }
+
+    /// The run that what came from outside began or went on with: what it is on record as.
+    pub fn first_run(&self) -> Option<RecordId> {
+        self.0.root.first_run.get().copied()
     }
 
     /// How the saved script is to run that this call is of, if that was said.

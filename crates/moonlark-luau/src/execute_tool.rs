@@ -93,8 +93,12 @@ impl LuauEngine {
             "arguments": {"type": "object", "description": "What it takes"},
         });
         if let (true, Json::Object(saved)) = (settings.has_saved_scripts, saved.clone()) {
-            schema["properties"]["script"]["description"] = "Luau; \"\" with resume or saved".into();
-            schema["properties"].as_object_mut().into_iter().for_each(|it| it.extend(saved.clone()));
+            schema["properties"]["script"]["description"] =
+                "Luau; \"\" with resume or saved".into();
+            schema["properties"]
+                .as_object_mut()
+                .into_iter()
+                .for_each(|it| it.extend(saved.clone()));
         }
         let mut told =
             json!({"name": "execute", "description": EXECUTE_DESCRIPTION, "inputSchema": schema});

@@ -9,13 +9,15 @@ mod bound_script;
 mod header_types;
 mod script_header;
 
+use moonlark_core::nearest::nearest_name;
 use moonlark_core::tool_header::ToolHeader;
 use moonlark_core::value::Object;
-use moonlark_core::{Problem, Result, Value};
+use moonlark_core::{Problem, Result, SourceLocation, Value};
 
 pub use script_header::MAX_SCRIPT_NAME_BYTES;
 use script_header::ScriptHeader;
 
+use crate::script_tokens::tokenize_script;
 use crate::script_unit::{MAX_LUAU_SOURCE_BYTES, ScriptUnit};
 
 /// The variable that holds the arguments of a saved script.
@@ -41,6 +43,7 @@ impl SavedScript {
         }
         // Lines count the same with and without the arguments before them.
         ScriptUnit::from_text(file, text.to_owned())?;
+        check_parameter_names(file, text, &header)?;
         let params_type = moonlark_render::luau::luau_type(&header.input_schema());
         Ok(Some(SavedScript { header, text: text.to_owned(), params_type }))
     }
@@ -92,6 +95,42 @@ impl SavedScript {
     }
 }
 
+/// Refuse a script that reads a parameter which its header does not have, unless it has
+/// another use for the variable.
+fn check_parameter_names(file: &str, text: &str, header: &ScriptHeader) -> Result<()> {
+    let tokens = tokenize_script(text);
+    let is_params = |index: usize| {
+        let is_field = index > 0 && matches!(tokens[index - 1].text, "." | ":");
+        tokens[index].is_name(PARAMS_VARIABLE) && !is_field
+    };
+    let text_at = |index: usize| tokens.get(index).map_or("", |token| token.text);
+    let is_own = |index: usize| {
+        let before = index.checked_sub(1).map_or("", text_at);
+        matches!(before, "local" | "function" | "for" | "(" | ",")
+            && !matches!(text_at(index + 1), "." | "[" | ")")
+            || text_at(index + 1) == "="
+    };
+    let places: Vec<usize> = (0..tokens.len()).filter(|index| is_params(*index)).collect();
+    if places.iter().any(|index| is_own(*index)) {
+        return Ok(());
+    }
+    for index in places.into_iter().filter(|index| text_at(index + 1) == ".") {
+        let Some(field) = tokens.get(index + 2) else { continue };
+        if header.has_parameter(field.text) {
+            continue;
+        }
+        let names = header.parameter_names();
+        let hint = match nearest_name(field.text, names.iter().copied()) {
+            Some(near) => format!("did you mean params.{near}?"),
+            None => format!("write into the header: --! parameter {}: string", field.text),
+        };
+        return Err(Problem::bad_script(format!("the header has no parameter {}", field.text))
+            .at_location(SourceLocation::at_line(file, field.line))
+            .with_hint(hint));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -112,10 +151,7 @@ mod tests {
     fn a_header_becomes_schemas_and_a_signature() {
         let script = SavedScript::parse("scripts/a.luau", REPORT).unwrap().unwrap();
         assert_eq!(script.name(), "weekly_report");
-        assert_eq!(
-            script.description(),
-            "What the customers of a city ordered in the last days"
-        );
+        assert_eq!(script.description(), "What the customers of a city ordered in the last days");
         assert_eq!(
             script.signature(),
             "sdk.scripts.weekly_report({ city: string, days: number?, kinds: {\"new\" | \"old\"}? })"
@@ -184,7 +220,8 @@ mod tests {
 
     #[test]
     fn faults_of_a_header_are_said_with_their_line() {
-        let faults = |text: &str| SavedScript::parse("scripts/a.luau", text).unwrap_err().to_string();
+        let faults =
+            |text: &str| SavedScript::parse("scripts/a.luau", text).unwrap_err().to_string();
         for (text, expected) in [
             (
                 "--! description: no name\nreturn 1",
@@ -224,6 +261,17 @@ mod tests {
             ),
         ] {
             assert_eq!(faults(text), expected, "{text}");
+        }
+        assert_eq!(
+            faults("--! name: a\n--! parameter city: string\nlocal x = 1\nreturn params.cty"),
+            "error[bad_script]: the header has no parameter cty\n  --> scripts/a.luau:4\nhint: did you mean params.city?"
+        );
+        // It is the script's own variable then.
+        for text in [
+            "local params = { a = 1 }\nreturn params.a",
+            "return (function(params) return params.a end)({})",
+        ] {
+            assert!(SavedScript::parse("a", &format!("--! name: a\n{text}")).is_ok(), "{text}");
         }
         let wrong = "--! name: a\nreturn (";
         assert!(faults(wrong).contains("scripts/a.luau:2"), "{}", faults(wrong));

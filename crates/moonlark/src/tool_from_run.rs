@@ -1,19 +1,18 @@
 //! A recorded run as a Luau tool: its script with parameters in the place of literals, what
 //! it answers as its output, what it may call as its grants, and a test that replays it.
 
-mod script_tokens;
 mod tool_text;
 
 use std::collections::BTreeSet;
 
 use moonlark_core::answer_shape::AnswerShape;
 use moonlark_core::nearest::nearest_name;
-use moonlark_core::secret::redact_literals;
+use moonlark_core::secret::{redact_literals, secrets_from_literals};
 use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result, Value};
 use moonlark_gateway::journal::{RedactionScopes, RunRecord, redaction};
 
-use script_tokens::{ScriptToken, TokenKind, tokenize};
+use moonlark_luau::{ScriptToken, ScriptTokenKind, tokenize_script};
 use tool_text::{render_test, render_tool};
 
 /// Calls that a test replays; a run with more is no unit to test.
@@ -44,7 +43,16 @@ pub(crate) struct ToolParameter {
     name: String,
     /// As the script has it.
     literal: String,
+    /// Only where it stands in this line.
+    line: Option<u32>,
     kind: &'static str,
+}
+
+impl ToolParameter {
+    fn stands_for(&self, token: &ScriptToken<'_>) -> bool {
+        let is_there = self.line.is_none_or(|line| line == token.line);
+        is_there && token.is_literal() && token.text == self.literal
+    }
 }
 
 /// A call of the run, as the tool's test replays it.
@@ -63,7 +71,7 @@ impl ToolFromRun {
             return Err(Problem::bad_request(format!("run {id} is one of a saved script"))
                 .with_hint("a saved script is a tool where [scripts] has expose = \"both\""));
         }
-        let tokens = tokenize(script);
+        let tokens = tokenize_script(script);
         if let Some(token) = tokens.iter().find(|it| it.is_name("artifact")) {
             return Err(Problem::bad_request(format!(
                 "line {} reads an artifact, which tools do not have",
@@ -74,8 +82,9 @@ impl ToolFromRun {
         let params = choose_parameters(&tokens, request)?;
         let replaced = replace_literals(script, &tokens, &params);
         if redact_literals(&replaced) != replaced {
-            return Err(Problem::bad_request("the script has a secret in plain text")
-                .with_hint("make it a parameter with --param, or read it with env.get and a grant"));
+            return Err(Problem::bad_request("the script has a secret in plain text").with_hint(
+                "make it a parameter with --param, or read it with env.get and a grant",
+            ));
         }
         let calls = replayed_calls(record)?;
         let annotations = common_effects(record);
@@ -93,6 +102,9 @@ impl ToolFromRun {
         });
         moonlark_luau::check_compiles(&tool)?;
         let test = render_test(request.name, &params, &calls, &answer);
+        // What became a parameter may be secret by the name it had.
+        let secrets = secrets_from_literals(script);
+        let [tool, test] = [tool, test].map(|text| secrets.redact_text(&text).into_owned());
         Ok(ToolFromRun { tool, test, grants: needed_grants(record) })
     }
 }
@@ -102,7 +114,9 @@ fn finished_answer(record: &RunRecord) -> Result<Value> {
     let id = record.began.run;
     if record.began.plan {
         return Err(Problem::bad_request(format!("{id} is a plan: nothing of it was done"))
-            .with_hint(format!("carry it out with `moonlark runs resume {id}`, and save that run")));
+            .with_hint(format!(
+                "carry it out with `moonlark runs resume {id}`, and save that run"
+            )));
     }
     match record.ended.as_ref().and_then(|ended| ended.answer.clone()) {
         Some(Ok(answer)) => {
@@ -111,11 +125,11 @@ fn finished_answer(record: &RunRecord) -> Result<Value> {
             // What is secret by its name stays out of files.
             Ok(Value::parse_json(shown.as_bytes()).unwrap_or(value))
         }
-        Some(Err(problem)) => Err(Problem::bad_request(format!(
-            "run {id} failed: {}",
-            problem.message
-        ))
-        .with_hint("only a run that ended well becomes a tool: mend its script and run it again")),
+        Some(Err(problem)) => {
+            Err(Problem::bad_request(format!("run {id} failed: {}", problem.message)).with_hint(
+                "only a run that ended well becomes a tool: mend its script and run it again",
+            ))
+        }
         None => Err(Problem::bad_request(format!("run {id} has not ended"))
             .with_hint(format!("`moonlark runs resume {id}` goes on with it"))),
     }
@@ -133,7 +147,10 @@ fn choose_parameters(
         }
         let options: Vec<String> = proposed
             .iter()
-            .map(|it| format!("--param '{}={}'", it.literal, it.name))
+            .map(|it| {
+                let line = it.line.map_or_else(String::new, |line| format!("{line}:"));
+                format!("--param '{line}{}={}'", it.literal, it.name)
+            })
             .collect();
         return Err(Problem::bad_request(
             "runs of the same script differ in some literals, which are likely its parameters",
@@ -147,7 +164,11 @@ fn choose_parameters(
         if !moonlark_render::luau::is_luau_name(name) {
             return Err(no_parameter_problem(text));
         }
-        if params.iter().any(|it| it.name == name || it.literal == literal) {
+        let (line, literal) = match literal.split_once(':') {
+            Some((line, rest)) if line.parse::<u32>().is_ok() => (line.parse().ok(), rest),
+            _ => (None, literal),
+        };
+        if params.iter().any(|it| it.name == name || it.literal == literal && it.line == line) {
             let message = format!("--param {text}: the name or the literal is there twice");
             return Err(Problem::bad_request(message).with_hint("name each literal once"));
         }
@@ -168,25 +189,49 @@ fn choose_parameters(
             let message = format!("the script has no literal {}", shorten_text(literal));
             return Err(Problem::bad_request(message).with_hint(hint));
         };
-        params.push(ToolParameter {
-            name: name.to_owned(),
-            literal: token.text.to_owned(),
-            kind: token.literal_kind(),
-        });
+        let (literal, kind) = (token.text.to_owned(), token.literal_kind());
+        let param = ToolParameter { name: name.to_owned(), literal, line, kind };
+        check_is_unambiguous(&param, tokens)?;
+        params.push(param);
     }
     Ok(params)
 }
 
+/// A text that is there twice most likely means the same; a number may well not.
+fn check_is_unambiguous(param: &ToolParameter, tokens: &[ScriptToken<'_>]) -> Result<()> {
+    let ToolParameter { name, literal, line, kind } = param;
+    let lines: Vec<u32> =
+        tokens.iter().filter(|token| param.stands_for(token)).map(|token| token.line).collect();
+    match (lines.as_slice(), line) {
+        ([], Some(line)) => {
+            Err(Problem::bad_request(format!("line {line} has no literal {literal}"))
+                .with_hint("`moonlark runs ID` shows the script with its lines"))
+        }
+        ([_, _, ..], None) if *kind != "string" => {
+            let some: Vec<String> = lines.iter().take(8).map(u32::to_string).collect();
+            let message = format!(
+                "{literal} is in the script {} times, in lines {}",
+                lines.len(),
+                some.join(", ")
+            );
+            Err(Problem::bad_request(message)
+                .with_hint(format!("say which is meant: --param '{}:{literal}={name}'", lines[0])))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn no_parameter_problem(text: &str) -> Problem {
-    Problem::bad_request(format!("--param {text} names no literal and no parameter"))
-        .with_hint("write --param '\"Bonn\"=city': a literal of the script, and the parameter's name")
+    Problem::bad_request(format!("--param {text} names no literal and no parameter")).with_hint(
+        "write --param '\"Bonn\"=city': a literal of the script, and the parameter's name",
+    )
 }
 
 /// The literals in which scripts differ that are the same otherwise.
 fn propose_parameters(tokens: &[ScriptToken<'_>], others: &[String]) -> Vec<ToolParameter> {
     let mut differ: BTreeSet<usize> = BTreeSet::new();
     for other in others {
-        let theirs = tokenize(other);
+        let theirs = tokenize_script(other);
         let is_same_shape = tokens.len() == theirs.len()
             && tokens.iter().zip(&theirs).all(|(ours, theirs)| {
                 ours.kind == theirs.kind && (ours.is_literal() || ours.text == theirs.text)
@@ -204,13 +249,17 @@ fn propose_parameters(tokens: &[ScriptToken<'_>], others: &[String]) -> Vec<Tool
         }
         // `city = "Bonn"` is a city.
         let named = match index.checked_sub(2).map(|at| &tokens[at..index]) {
-            Some([name, equals]) if equals.text == "=" && name.kind == TokenKind::Name => name.text,
+            Some([name, equals]) if equals.text == "=" && name.kind == ScriptTokenKind::Name => {
+                name.text
+            }
             _ => "value",
         };
         let is_taken = |name: &str| proposed.iter().any(|it| it.name == name);
         let name = moonlark_core::catalog::numbered_until_free(named, is_taken);
         let literal = token.text.to_owned();
-        proposed.push(ToolParameter { name, literal, kind: token.literal_kind() });
+        let is_number = token.kind == ScriptTokenKind::Number;
+        let line = is_number.then_some(token.line);
+        proposed.push(ToolParameter { name, literal, line, kind: token.literal_kind() });
     }
     proposed
 }
@@ -220,16 +269,16 @@ fn replace_literals(script: &str, tokens: &[ScriptToken<'_>], params: &[ToolPara
     let mut out = String::new();
     let mut done = 0;
     for (index, token) in tokens.iter().enumerate() {
-        let param = params.iter().find(|it| token.is_literal() && it.literal == token.text);
+        let param = params.iter().find(|it| it.stands_for(token));
         let Some(param) = param else { continue };
         out.push_str(&script[done..token.start]);
         // `f"text"` is a call.
         let is_argument = index.checked_sub(1).is_some_and(|before| {
             let before = &tokens[before];
-            matches!(before.text, ")" | "]") || before.kind == TokenKind::Name
+            matches!(before.text, ")" | "]") || before.kind == ScriptTokenKind::Name
         });
         let value = format!("{}.{}", tool_text::params_name(tokens), param.name);
-        out.push_str(&if is_argument && token.kind == TokenKind::Text {
+        out.push_str(&if is_argument && token.kind == ScriptTokenKind::Text {
             format!("({value})")
         } else {
             value

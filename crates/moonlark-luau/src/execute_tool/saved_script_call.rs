@@ -103,8 +103,9 @@ pub(super) async fn call_saved_script(
         .iter()
         .find(|(key, value)| !SAVED_CALL_PARAMETERS.contains(&key.as_str()) && is_set(value));
     if args.get("script").is_some_and(is_set) {
-        return Err(Problem::bad_request("execute takes either a script or saved")
-            .with_hint("leave one of them out; a script calls a saved one as sdk.scripts.NAME({ … })"));
+        return Err(Problem::bad_request("execute takes either a script or saved").with_hint(
+            "leave one of them out; a script calls a saved one as sdk.scripts.NAME({ … })",
+        ));
     }
     if let Some((other, _)) = other {
         return Err(Problem::bad_request(format!("{other} goes with no saved script"))
@@ -130,11 +131,7 @@ pub(super) async fn call_saved_script(
 fn find_saved_script<'a>(catalog: &'a Catalog, name: &str) -> Result<&'a Arc<Tool>> {
     let own = name.strip_prefix("sdk.").unwrap_or(name);
     let own = own.strip_prefix("scripts.").unwrap_or(own);
-    let source = catalog
-        .sdk()
-        .sources()
-        .iter()
-        .find(|source| source.kind == SourceKind::Saved);
+    let source = catalog.sdk().sources().iter().find(|source| source.kind == SourceKind::Saved);
     let Some(source) = source else {
         return Err(Problem::not_found(format!("there is no saved script {}", shorten_text(own)))
             .with_hint("there are none: put a script with a header into the folder scripts"));

@@ -257,7 +257,9 @@ mod tests {
 
     #[test]
     fn what_is_no_type_is_said() {
-        for text in ["", "?", "{", "{string", "{[number]: string}", "{a: string", "\"a", "table", "(string"] {
+        for text in
+            ["", "?", "{", "{string", "{[number]: string}", "{a: string", "\"a", "table", "(string"]
+        {
             assert!(read_type(text).is_err(), "{text}");
         }
         assert!(read_type(&"{".repeat(1000)).is_err());

@@ -44,9 +44,9 @@ impl ScriptHeader {
         let Some(first) = lines.first() else { return Ok(None) };
         let mut header = ScriptHeader::default();
         for line in &lines {
-            header
-                .read_line(&line.text, line.number)
-                .map_err(|problem| problem.at_location(SourceLocation::at_line(file, line.number)))?;
+            header.read_line(&line.text, line.number).map_err(|problem| {
+                problem.at_location(SourceLocation::at_line(file, line.number))
+            })?;
         }
         if header.name.is_empty() {
             return Err(Problem::bad_script("the header has no name")
@@ -98,8 +98,7 @@ impl ScriptHeader {
 
     /// `NAME: TYPE = DEFAULT -- DESCRIPTION`.
     fn read_parameter(&mut self, text: &str) -> Result<()> {
-        let no_parameter =
-            || Problem::bad_script("this is no parameter").with_hint(PARAMETER_HINT);
+        let no_parameter = || Problem::bad_script("this is no parameter").with_hint(PARAMETER_HINT);
         let (name, rest) = text.split_once(':').ok_or_else(no_parameter)?;
         let name = name.trim();
         if !is_luau_name(name) {
@@ -160,6 +159,14 @@ impl ScriptHeader {
             self.annotations.insert(name.to_owned(), value.into());
         }
         Ok(())
+    }
+
+    pub(super) fn has_parameter(&self, name: &str) -> bool {
+        self.parameters.contains_key(name)
+    }
+
+    pub(super) fn parameter_names(&self) -> Vec<&str> {
+        self.parameters.keys().map(String::as_str).collect()
     }
 
     /// The schema of its arguments.

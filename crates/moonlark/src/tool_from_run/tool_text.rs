@@ -6,10 +6,10 @@ use std::fmt::Write;
 use moonlark_core::Value;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::sdk::to_identifier;
+use moonlark_luau::{ScriptToken, ScriptTokenKind};
 use moonlark_render::luau::{is_luau_name, luau_value};
 use serde_json::{Value as Json, json};
 
-use super::script_tokens::{ScriptToken, TokenKind};
 use super::{ReplayedCall, ToolParameter};
 
 pub(super) struct ToolParts<'a> {
@@ -64,7 +64,7 @@ const STARTING_FUNCTION: &str = "local function starting(source)\n\
      \x20   return setmetatable({}, {\n\
      \x20       __index = function(_, name)\n\
      \x20           return function(args)\n\
-     \x20               local ok, value = pcall(source[name], args)\n\
+     \x20               local ok, value = pcall(function() return sdk[source][name](args) end)\n\
      \x20               return {\n\
      \x20                   await = function()\n\
      \x20                       if ok then return value end\n\
@@ -84,11 +84,16 @@ pub(super) fn params_name(tokens: &[ScriptToken<'_>]) -> &'static str {
 
 pub(super) fn render_tool(parts: &ToolParts<'_>) -> String {
     let ToolParts { name, run, script, tokens, params, output, annotations, sources } = parts;
-    let mut text = format!("-- Made from run {run} by `moonlark runs save`. It is yours to edit.\n");
-    let _ = write!(text, "tool = {{\n    name = {name:?},\n    description = {:?},\n", description(script, name));
+    let mut text =
+        format!("-- Made from run {run} by `moonlark runs save`. It is yours to edit.\n");
+    let _ = write!(
+        text,
+        "tool = {{\n    name = {name:?},\n    description = {:?},\n",
+        description(script, name)
+    );
     if !params.is_empty() {
         text.push_str("    parameters = {\n");
-        for ToolParameter { name, literal, kind } in *params {
+        for ToolParameter { name, literal, kind, .. } in *params {
             let about = format!("{literal} in the run");
             let _ = writeln!(
                 text,
@@ -117,7 +122,7 @@ pub(super) fn render_tool(parts: &ToolParts<'_>) -> String {
     if !started.is_empty() {
         text.push_str(STARTING_FUNCTION);
         for source in started {
-            let _ = writeln!(text, "local {source} = starting(sdk.{source})");
+            let _ = writeln!(text, "local {source} = starting({source:?})");
         }
         text.push('\n');
     }
@@ -161,7 +166,8 @@ fn starts_calls(tokens: &[ScriptToken<'_>], source: &str) -> bool {
         !is_field && is_used
     };
     let named = tokens.iter().enumerate();
-    let is_it = |token: &ScriptToken<'_>| token.kind == TokenKind::Name && token.text == source;
+    let is_it =
+        |token: &ScriptToken<'_>| token.kind == ScriptTokenKind::Name && token.text == source;
     is_luau_name(source)
         && !is_declared(tokens, source)
         && named.into_iter().any(|(index, token)| is_it(token) && is_free(index))
@@ -173,7 +179,9 @@ pub(super) fn render_test(
     calls: &[ReplayedCall],
     answer: &Value,
 ) -> String {
-    let mut text = format!("local tool = require(\"./{name}\")\n\nfunction test_it_answers_as_the_run_did()\n");
+    let mut text = format!(
+        "local tool = require(\"./{name}\")\n\nfunction test_it_answers_as_the_run_did()\n"
+    );
     for ReplayedCall { tool, args, answer } in calls {
         let answer = match answer {
             Ok(value) => format!("returns = {}", luau_value(&value.to_json_lossy())),
@@ -187,12 +195,14 @@ pub(super) fn render_test(
         let names = [Some(tool.clone()), spelled.filter(|it| it != tool)];
         for target in names.into_iter().flatten() {
             let target = luau_value(&json!(target));
-            let _ = writeln!(text, "    testing.mock_tool({target}, {{ when = {when}, {answer} }})");
+            let _ =
+                writeln!(text, "    testing.mock_tool({target}, {{ when = {when}, {answer} }})");
         }
     }
     let given: Vec<String> =
         params.iter().map(|it| format!("{} = {}", it.name, it.literal)).collect();
-    let given = if given.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", given.join(", ")) };
+    let given =
+        if given.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", given.join(", ")) };
     let _ = writeln!(text, "    local answer = tool.execute({given}, testing.context())");
     let expected = luau_value(&answer.to_json_lossy());
     let _ = writeln!(text, "    testing.eq(answer, {expected})");

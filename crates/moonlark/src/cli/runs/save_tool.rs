@@ -17,15 +17,19 @@ use moonlark_config::config_file::{CONFIG_FILE_NAME, LoadedConfig};
 /// Runs that are looked at for what differs.
 const MAX_COMPARED_RUNS: usize = 200;
 
+/// What stands for the id of the newest run.
+const NEWEST_RUN: &str = "last";
+
 #[derive(Args)]
 pub(super) struct RunsSaveArgs {
-    /// The run: its id, or the beginning or end of it.
+    /// The run: its id, or the beginning or end of it; `last` is the newest.
     id: String,
     /// Write a Luau tool of this name, with a test beside it.
     #[arg(long, value_name = "NAME", required = true)]
     as_tool: String,
-    /// A literal of the script that becomes a parameter, such as '"Bonn"=city'.
-    #[arg(long, value_name = "LITERAL=NAME")]
+    /// A literal of the script that becomes a parameter, such as '"Bonn"=city'; with its
+    /// line before it, such as 3:12=left, only the one there.
+    #[arg(long, value_name = "[LINE:]LITERAL=NAME")]
     param: Vec<String>,
     /// A tool without parameters.
     #[arg(long, conflicts_with = "param")]
@@ -38,8 +42,17 @@ impl RunsSaveArgs {
         let name = self.as_tool.as_str();
         check_name(name)?;
         let reader = project_journal::journal_reader(&loaded);
-        let id = reader.find_run(&self.id)?;
-        let [tool_file, test_file] = ["", "_test"].map(|end| format!("{}/{name}{end}.luau", loaded.config.tools.dir));
+        let id = match self.id.as_str() {
+            NEWEST_RUN => {
+                reader.list_runs(1, None)?.first().map(|run| run.id).ok_or_else(|| {
+                    Problem::not_found("there is no run yet")
+                        .with_hint("`moonlark run FILE` makes one")
+                })?
+            }
+            id => reader.find_run(id)?,
+        };
+        let [tool_file, test_file] =
+            ["", "_test"].map(|end| format!("{}/{name}{end}.luau", loaded.config.tools.dir));
         for file in [&tool_file, &test_file, &format!("{}/{name}.lua", loaded.config.tools.dir)] {
             if loaded.root.join(file).exists() {
                 return Err(Problem::bad_request("there is such a file, and it stays as it is")
@@ -75,7 +88,10 @@ impl RunsSaveArgs {
         print_line(format!("wrote {tool_file} and {test_file}"));
         if let Some(config) = config {
             let grants: Vec<&str> = made.grants.iter().map(String::as_str).collect();
-            print_line(format!("added [tools.script.{name}] to {config}: it may use {}", grants.join(", ")));
+            print_line(format!(
+                "added [tools.script.{name}] to {config}: it may use {}",
+                grants.join(", ")
+            ));
         }
         print_line(format!("next: `moonlark test {test_file}`, then edit its description"));
         Ok(())
@@ -84,7 +100,11 @@ impl RunsSaveArgs {
 
 fn check_name(name: &str) -> Result<()> {
     let is_letter = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
-    if !name.is_empty() && name.len() <= 64 && name.chars().all(is_letter) && !name.ends_with("_test") {
+    if !name.is_empty()
+        && name.len() <= 64
+        && name.chars().all(is_letter)
+        && !name.ends_with("_test")
+    {
         return Ok(());
     }
     Err(Problem::bad_request(format!("{name:?} cannot be the name of a tool"))

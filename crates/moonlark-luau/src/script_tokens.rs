@@ -1,7 +1,7 @@
 //! The tokens of a Luau script, with their places: enough to find literals and names.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TokenKind {
+pub enum ScriptTokenKind {
     Name,
     Number,
     /// In quotes or long brackets.
@@ -12,39 +12,41 @@ pub(super) enum TokenKind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ScriptToken<'a> {
-    pub(super) kind: TokenKind,
-    pub(super) text: &'a str,
+pub struct ScriptToken<'a> {
+    pub kind: ScriptTokenKind,
+    pub text: &'a str,
     /// In bytes.
-    pub(super) start: usize,
+    pub start: usize,
     /// From one.
-    pub(super) line: u32,
+    pub line: u32,
 }
 
 impl ScriptToken<'_> {
-    pub(super) fn is_literal(&self) -> bool {
-        matches!(self.kind, TokenKind::Number | TokenKind::Text)
+    pub fn is_literal(&self) -> bool {
+        matches!(self.kind, ScriptTokenKind::Number | ScriptTokenKind::Text)
             || matches!(self.text, "true" | "false")
     }
 
-    pub(super) fn is_name(&self, name: &str) -> bool {
-        self.kind == TokenKind::Name && self.text == name
+    pub fn is_name(&self, name: &str) -> bool {
+        self.kind == ScriptTokenKind::Name && self.text == name
     }
 
     /// Its type, as parameters have it.
-    pub(super) fn literal_kind(&self) -> &'static str {
+    pub fn literal_kind(&self) -> &'static str {
         match self.kind {
-            TokenKind::Text => "string",
-            TokenKind::Number if self.text.bytes().all(|it| it.is_ascii_digit() || it == b'_') => {
+            ScriptTokenKind::Text => "string",
+            ScriptTokenKind::Number
+                if self.text.bytes().all(|it| it.is_ascii_digit() || it == b'_') =>
+            {
                 "integer"
             }
-            TokenKind::Number => "number",
+            ScriptTokenKind::Number => "number",
             _ => "boolean",
         }
     }
 }
 
-pub(super) fn tokenize(script: &str) -> Vec<ScriptToken<'_>> {
+pub fn tokenize_script(script: &str) -> Vec<ScriptToken<'_>> {
     let mut tokens = Vec::new();
     let (mut at, mut line) = (0, 1);
     while let Some(first) = script[at..].chars().next() {
@@ -52,17 +54,17 @@ pub(super) fn tokenize(script: &str) -> Vec<ScriptToken<'_>> {
         let (kind, length) = match first {
             _ if rest.starts_with("--") => (None, comment_length(rest)),
             it if it.is_whitespace() => (None, it.len_utf8()),
-            '"' | '\'' => (Some(TokenKind::Text), quoted_length(rest, first)),
-            '`' => (Some(TokenKind::Interpolated), quoted_length(rest, first)),
+            '"' | '\'' => (Some(ScriptTokenKind::Text), quoted_length(rest, first)),
+            '`' => (Some(ScriptTokenKind::Interpolated), quoted_length(rest, first)),
             '[' if long_bracket_length(rest).is_some() => {
-                (Some(TokenKind::Text), long_bracket_length(rest).unwrap_or(1))
+                (Some(ScriptTokenKind::Text), long_bracket_length(rest).unwrap_or(1))
             }
             it if it.is_ascii_alphabetic() || it == '_' => {
                 let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
-                (Some(TokenKind::Name), prefix_length(rest, is_part))
+                (Some(ScriptTokenKind::Name), prefix_length(rest, is_part))
             }
-            it if it.is_ascii_digit() => (Some(TokenKind::Number), number_length(rest)),
-            it => (Some(TokenKind::Sign), it.len_utf8()),
+            it if it.is_ascii_digit() => (Some(ScriptTokenKind::Number), number_length(rest)),
+            it => (Some(ScriptTokenKind::Sign), it.len_utf8()),
         };
         let text = &rest[..length];
         tokens.extend(kind.map(|kind| ScriptToken { kind, text, start: at, line }));
@@ -131,7 +133,7 @@ mod tests {
     fn literals_are_found_and_what_only_looks_like_one_is_not() {
         let script = "-- \"no\" 1\nlocal a = f('it\\'s', 7, 1.5e-3, 0x1F) --[[ 'no' ]] .. [[long\n2]]\n\
                       local b = `no {\"no\"}` if true then return 1..2 end";
-        let literals: Vec<(&str, &str, u32)> = tokenize(script)
+        let literals: Vec<(&str, &str, u32)> = tokenize_script(script)
             .iter()
             .filter(|it| it.is_literal())
             .map(|it| (it.text, it.literal_kind(), it.line))
@@ -154,7 +156,7 @@ mod tests {
     #[test]
     fn every_byte_is_in_a_token_or_between_two() {
         for script in ["", "\"", "--", "[==[", "`{", "ü = 'ü'", "a.b:c(1)", "\\", "1e", "0x"] {
-            let tokens = tokenize(script);
+            let tokens = tokenize_script(script);
             assert!(tokens.iter().all(|it| script[it.start..].starts_with(it.text)), "{script}");
         }
     }
