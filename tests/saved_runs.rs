@@ -127,7 +127,7 @@ fn what_cannot_become_a_tool_is_said_and_nothing_is_overwritten() {
         (vec![&id, "--as-tool", "x", "--param", "Bonn"], "names no literal"),
         (vec![&failed, "--as-tool", "x"], "only a run that ended well becomes a tool"),
         (vec![&secret, "--as-tool", "x"], "has a secret in plain text"),
-        (vec!["0000", "--as-tool", "x"], "there is no run"),
+        (vec!["0000", "--as-tool", "x"], "the journal has no run 0000"),
     ] {
         let said = refused(&args);
         assert!(said.contains(expected), "{args:?}: {said}");
@@ -154,7 +154,7 @@ fn large(server: &Server) -> String {
 
 #[test]
 fn an_artifact_outlives_a_server_that_is_killed_and_nobody_else_can_read_its_file() {
-    let project = Project::new(&[("moonlark.toml", "")]);
+    let project = Project::new(&[("tools/orders.lua", ORDERS)]);
     let mut server = project.serve();
     let handle = large(&server);
     server.kill();
@@ -181,7 +181,10 @@ fn an_artifact_outlives_a_server_that_is_killed_and_nobody_else_can_read_its_fil
 
 #[test]
 fn artifacts_on_disk_are_bounded_by_the_operator() {
-    let project = Project::new(&[("moonlark.toml", "[limits]\nartifacts = \"2MB\"\n")]);
+    let project = Project::new(&[
+        ("moonlark.toml", "[limits]\nartifacts = \"2MB\"\n"),
+        ("tools/orders.lua", ORDERS),
+    ]);
     let server = project.serve();
     let handles: Vec<String> = (0..12).map(|_| large(&server)).collect();
     let bytes = || -> u64 {

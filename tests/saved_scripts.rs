@@ -111,7 +111,7 @@ fn a_file_with_a_header_is_a_function_that_is_found_typed_and_called_by_name() {
     let failing = json!({"script": "return sdk.scripts.weekly_report({ customers = 10 })"});
     assert_eq!(
         problem(&server.post("execute", &failing)),
-        "500 tool_error: scripts.weekly_report:7: there is no customer 10 ()"
+        "500 tool_error: script:1: scripts.weekly_report:7: there is no customer 10 ()"
     );
 }
 
@@ -177,18 +177,20 @@ fn a_saved_script_is_a_tool_where_the_operator_exposes_it() {
     assert_eq!(server.post("execute", &args).0, 404);
 }
 
-#[test]
-fn a_run_that_was_killed_inside_a_saved_script_goes_on_inside_it_and_calls_nothing_twice() {
-    let gate = Gate::start();
-    let tour = "--! name: tour\n--! description: Visit three places\n--! parameter last: string\n\
-                local seen = { sdk.tools.visit({ place = \"one\" }), crypto.uuid() }\n\
-                table.insert(seen, sdk.tools.look({ place = params.last }))\n\
-                return #seen\n";
+/// A run that was killed while a saved script of it called `tool` at the second place, after
+/// the first was answered: the project, the run and the run of the saved script.
+fn killed_tour(gate: &Gate, tool: &str) -> (Project, [String; 2]) {
+    let tour = format!(
+        "--! name: tour\n--! description: Visit two places\n--! parameter last: string\n\
+         local seen = {{ sdk.tools.visit({{ place = \"one\" }}), crypto.uuid() }}\n\
+         table.insert(seen, sdk.tools.{tool}({{ place = params.last }}))\n\
+         return #seen\n"
+    );
     let project = Project::new(&[
-        ("moonlark.toml", &visiting(&gate)),
+        ("moonlark.toml", &visiting(gate)),
         VISITS[0],
         VISITS[1],
-        ("scripts/tour.luau", tour),
+        ("scripts/tour.luau", &tour),
         (
             "script.luau",
             "local n = sdk.scripts.tour({ last = \"hold\" })\nsdk.tools.visit({ place = \"end\" })\nreturn n",
@@ -204,22 +206,61 @@ fn a_run_that_was_killed_inside_a_saved_script_goes_on_inside_it_and_calls_nothi
         .unwrap();
     assert_eq!(gate.came.recv_timeout(PATIENCE).unwrap(), "/one");
     assert_eq!(gate.came.recv_timeout(PATIENCE).unwrap(), "/hold");
+    let json = |args: &[&str]| -> Value {
+        serde_json::from_slice(&project.run(args).stdout).unwrap_or_default()
+    };
+    let ids = eventually("the first answer on record", || {
+        let runs = json(&["runs", "--json"]);
+        let id = |of: &str| {
+            let mut all = runs["runs"].as_array().into_iter().flatten();
+            let run = all.find(|it| it["script"].as_str().unwrap().starts_with(of))?;
+            run["id"].as_str().map(str::to_owned)
+        };
+        let ids = id("local n").zip(id("local params")).ok_or_else(|| runs.to_string())?;
+        let inner = json(&["runs", &ids.1, "--json"]);
+        if inner["calls"][0]["outcome"] == "ok" {
+            Ok([ids.0, ids.1])
+        } else {
+            Err(inner.to_string())
+        }
+    });
     child.kill().unwrap();
     child.wait().unwrap();
     gate.go.send(()).unwrap();
-    gate.go.send(()).unwrap();
-    let runs: Value = serde_json::from_slice(&project.run(&["runs", "--json"]).stdout).unwrap();
-    let script = |it: &&Value| it["script"].as_str().unwrap().starts_with("local n");
-    let all = runs["runs"].as_array().unwrap();
-    assert_eq!(all.len(), 2, "{runs}");
-    let id = all.iter().find(script).unwrap()["id"].as_str().unwrap().to_owned();
-    let resumed = project.run(&["runs", "resume", &id, "--json"]);
+    (project, ids)
+}
+
+fn resume(project: &Project, args: &[&str]) -> (Value, String) {
+    let resumed = project.run(&[&["runs", "resume", "--json"], args].concat());
     let errors = String::from_utf8_lossy(&resumed.stderr).into_owned();
-    let ended: Value =
-        serde_json::from_slice(&resumed.stdout).unwrap_or_else(|_| panic!("{errors}"));
-    assert_eq!(ended["result"], 3, "{ended}");
+    (serde_json::from_slice(&resumed.stdout).unwrap_or_default(), errors)
+}
+
+#[test]
+fn a_run_that_was_killed_inside_a_saved_script_goes_on_inside_it_and_calls_nothing_twice() {
+    let gate = Gate::start();
+    let (project, [run, _]) = killed_tour(&gate, "look");
+    gate.go.send(()).unwrap();
+    let (ended, errors) = resume(&project, &[&run]);
+    assert_eq!(ended["result"], 3, "{ended} {errors}");
     // The first place was visited before the crash, and not again.
     assert_eq!(gate.came.recv_timeout(PATIENCE).unwrap(), "/hold");
+    assert_eq!(gate.came.recv_timeout(PATIENCE).unwrap(), "/end");
+    assert!(gate.came.try_recv().is_err());
+}
+
+#[test]
+fn a_call_of_a_saved_script_whose_answer_was_lost_stops_both_runs_until_somebody_decides() {
+    let gate = Gate::start();
+    let (project, [run, inner]) = killed_tour(&gate, "visit");
+    let (ended, errors) = resume(&project, &[&run]);
+    assert!(errors.contains("may_have_happened"), "{ended} {errors}");
+    assert!(errors.contains(&format!("moonlark runs resume {inner} --retry")), "{errors}");
+    assert!(gate.came.try_recv().is_err(), "something was called");
+    let (ended, errors) = resume(&project, &[&inner, "--assume-done"]);
+    assert_eq!(ended["result"], 2, "{ended} {errors}");
+    let (ended, errors) = resume(&project, &[&run]);
+    assert_eq!(ended["result"], 2, "{ended} {errors}");
     assert_eq!(gate.came.recv_timeout(PATIENCE).unwrap(), "/end");
     assert!(gate.came.try_recv().is_err());
 }

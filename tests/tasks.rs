@@ -24,13 +24,13 @@ fn project(gate: &Gate) -> Project {
     ])
 }
 
-/// Waits for longer than a client likes to, then asks twice.
+/// Waits for longer than a client likes to, then asks for a name.
 const ASK: &str = r#"
-tool = { name = "ask", description = "Ask two names" }
+tool = { name = "ask", description = "Ask for a name" }
 function tool.execute()
     sleep(1)
     local form = { type = "object", properties = { name = { type = "string" } } }
-    local one = client.elicit("First?", form)
+    local one = client.elicit("First?", { schema = form })
     return one.content.name
 end
 "#;

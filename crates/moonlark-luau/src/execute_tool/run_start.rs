@@ -129,7 +129,12 @@ pub(super) async fn begin_saved_run(
                     return Ok(RunStart::Ended(answer));
                 }
                 let decided = LostCallDecisions::default();
-                return continue_run(call, recorder, id, time, decided).await.map(as_part);
+                let start = continue_run(call, recorder, id, time, decided).await;
+                // What cannot go on by itself stops all that it is a part of: another time, it can.
+                if let Ok(RunStart::Ended(Err(problem))) | Err(problem) = &start {
+                    parent.stop_with(problem.clone());
+                }
+                return start.map(as_part);
             }
             Err(problem) if problem.code == ProblemCode::NotFound => {}
             Err(problem) => return Err(problem),
