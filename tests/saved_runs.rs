@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Project, Server, wait_for};
+use crate::harness::{Project, Server};
 
 const CUSTOMERS: &str = r#"
 tool = { name = "customers", description = "Customers of a city", annotations = { read_only = true },
@@ -175,23 +175,35 @@ fn an_artifact_outlives_a_server_that_is_killed_and_nobody_else_can_read_its_fil
     std::fs::write(files[0].path(), &bytes[..bytes.len() / 2]).unwrap();
     drop(server);
     let server = project.serve();
-    let (status, answer) = server.post("execute", &read);
-    assert_eq!(status, 404, "{answer}");
+    let (_, answer) = server.post("execute", &read);
+    let message = answer["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("there is no artifact"), "{answer}");
 }
 
 #[test]
 fn artifacts_on_disk_are_bounded_by_the_operator() {
     let project = Project::new(&[
-        ("moonlark.toml", "[limits]\nartifacts = \"2MB\"\n"),
+        ("moonlark.toml", "[limits]\nartifacts = \"1MB\"\n"),
         ("tools/orders.lua", ORDERS),
     ]);
-    let server = project.serve();
-    let handles: Vec<String> = (0..12).map(|_| large(&server)).collect();
-    let bytes = || -> u64 {
-        let files = std::fs::read_dir(project.path(".moonlark/artifacts")).unwrap().flatten();
-        files.map(|it| it.metadata().unwrap().len()).sum()
+    let mut server = project.serve();
+    let make = |server: &Server| {
+        let script = json!({"script": "return string.rep('x', 300000)"});
+        let (_, answer) = server.post("execute", &script);
+        let text = answer["result"]["artifact"].as_str();
+        text.unwrap_or_else(|| panic!("{answer}")).to_owned()
     };
-    wait_for("room", || bytes() <= 2 << 20);
-    let read = json!({"script": format!("return #artifact('{}')", handles[11])});
-    assert_eq!(server.post("execute", &read), (200, json!({"result": 20000})));
+    let handles: Vec<String> = (0..12).map(|_| make(&server)).collect();
+    let files = std::fs::read_dir(project.path(".moonlark/artifacts")).unwrap().flatten();
+    let bytes: u64 = files.map(|it| it.metadata().unwrap().len()).sum();
+    assert!(bytes <= 1 << 20, "{bytes}");
+    // The newest are there for the next server, and the oldest are not.
+    server.kill();
+    let server = project.serve();
+    let read = |handle: &str| {
+        let script =
+            format!("local ok, text = pcall(artifact, '{handle}')\nreturn if ok then #text else 0");
+        server.post("execute", &json!({ "script": script })).1["result"].clone()
+    };
+    assert_eq!((read(&handles[11]), read(&handles[0])), (json!(300_000), json!(0)));
 }
