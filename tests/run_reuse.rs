@@ -211,13 +211,13 @@ fn a_run_is_a_test_that_needs_no_server_and_says_what_the_server_has_changed() {
     let id = shop.run_script();
     let saved = shop.project.run(&["runs", "save", &id, "--as-test", "report"]);
     assert!(saved.status.success(), "{}", errors(&saved));
-    let test = std::fs::read_to_string(shop.project.path("scripts/report.runtest.json")).unwrap();
-    let script = std::fs::read_to_string(shop.project.path("scripts/report.luau")).unwrap();
+    let test = std::fs::read_to_string(shop.project.path("tests/report.runtest.json")).unwrap();
+    let script = std::fs::read_to_string(shop.project.path("tests/report.luau")).unwrap();
     for secret in ["tok-secret-4711", "hunter2hunter2"] {
         assert!(!test.contains(secret) && !script.contains(secret), "{secret}:\n{script}\n{test}");
     }
     let again = shop.refused(&["runs", "save", &id, "--as-test", "report"]);
-    assert!(again.contains("scripts/report.runtest.json is there already"), "{again}");
+    assert!(again.contains("tests/report.runtest.json is there already"), "{again}");
     let wrong = shop.refused(&["runs", "save", &id, "--as-test", "../x"]);
     assert!(wrong.contains("is no name for a test"), "{wrong}");
 
@@ -234,7 +234,7 @@ fn a_run_is_a_test_that_needs_no_server_and_says_what_the_server_has_changed() {
 
     // The script goes another way.
     let edited = script.replace("id = 'a'", "id = 'c'").replace("#names)", "#names + 1)");
-    shop.project.write("scripts/report.luau", &edited);
+    shop.project.write("tests/report.luau", &edited);
     let failed = shop.project.run(&["test"]);
     assert!(!failed.status.success());
     let said = text(&failed);
@@ -247,10 +247,10 @@ fn a_run_is_a_test_that_needs_no_server_and_says_what_the_server_has_changed() {
         assert!(said.contains(expected), "{expected}: {said}");
     }
     shop.project
-        .write("scripts/report.luau", &script.replace("list.total.sum", "list.total.sum + 1"));
+        .write("tests/report.luau", &script.replace("list.total.sum", "list.total.sum + 1"));
     let said = text(&shop.project.run(&["test"]));
     assert!(said.contains("result.total: expected 7, got 8"), "{said}");
-    shop.project.write("scripts/report.luau", &script);
+    shop.project.write("tests/report.luau", &script);
 
     // The server has changed: each kind is found.
     for (from, to, expected) in [
@@ -276,7 +276,7 @@ fn a_run_is_a_test_that_needs_no_server_and_says_what_the_server_has_changed() {
         }
     }
     shop.service.set_answer(ROWS);
-    std::fs::write(shop.project.path("scripts/report.runtest.json"), "{}").unwrap();
+    std::fs::write(shop.project.path("tests/report.runtest.json"), "{}").unwrap();
     let broken = text(&shop.project.run(&["test"]));
     assert!(broken.contains("the test cannot be read"), "{broken}");
 }

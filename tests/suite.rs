@@ -81,6 +81,10 @@ mod replay;
 mod run_reuse;
 #[cfg(unix)]
 mod running_server;
+#[cfg(target_os = "linux")]
+mod saved_runs;
+#[cfg(target_os = "linux")]
+mod saved_scripts;
 mod script_tests;
 mod source_settings;
 #[cfg(target_os = "linux")]
@@ -91,6 +95,8 @@ mod starlark_users;
 #[cfg(target_os = "linux")]
 mod start_up;
 mod surfaces;
+#[cfg(target_os = "linux")]
+mod tasks;
 mod terminal;
 mod tokens;
 mod transcripts;

@@ -37,6 +37,7 @@ mod soak;
 mod start;
 mod stdio;
 mod tokens;
+mod tokens_repeated;
 mod tokens_server;
 mod trust;
 mod trust_load;

@@ -62,6 +62,11 @@ fn calls(effort: Effort) -> Result<(Vec<Section>, Section)> {
         scripted.push((count, compare(&one("of a script"), Script::scripted(count), count)?));
     }
 
+    let saved = [1, 10]
+        .into_iter()
+        .map(|count| saved_row(&mut moonlark, count, effort))
+        .collect::<Result<Vec<Row>>>()?;
+
     let rows = |all: &[(usize, Compared)]| -> Vec<Row> {
         all.iter().map(|(count, it)| it.row(&super::run_path::counted(*count))).collect()
     };
@@ -95,6 +100,13 @@ fn calls(effort: Effort) -> Result<(Vec<Section>, Section)> {
                     is the same native server as above.",
             rows: rows(&scripted),
         },
+        Section {
+            title: "A saved script, called by its name",
+            about: "`execute` with `saved`, which checks the arguments and writes them into the \
+                    script, against `execute` with the same text and the same arguments in it, \
+                    in turns. Both make calls of the echo server.",
+            rows: saved,
+        },
     ];
     let of = |all: &[(usize, Compared)], wanted: usize| {
         all.iter().find(|(count, _)| *count == wanted).map_or(f64::NAN, |(_, it)| it.gateway)
@@ -102,6 +114,30 @@ fn calls(effort: Effort) -> Result<(Vec<Section>, Section)> {
     let ours = [("no-op", noop.gateway), ("1", of(&upstream, 1)), ("100", of(&upstream, 100))];
     Ok((sections, elsewhere(&ours)))
 }
+
+/// A saved script beside the same text sent.
+fn saved_row(moonlark: &mut Entry, count: usize, effort: Effort) -> Result<Row> {
+    eprintln!("execute: {count} of a saved script …");
+    let (saved, sent) = (Script::saved(count), Script::sent_text(count));
+    let mut rounds = Vec::new();
+    for round in 0..effort.rounds {
+        machine::quiet();
+        rounds.push(match round % 2 {
+            0 => (moonlark.execute(&saved, effort)?, moonlark.execute(&sent, effort)?),
+            _ => {
+                let sent = moonlark.execute(&sent, effort)?;
+                (moonlark.execute(&saved, effort)?, sent)
+            }
+        });
+    }
+    let compared = Compared::of(&rounds, 1);
+    Ok(compared
+        .row(&super::run_path::counted(count))
+        .goal("≤ 1.1", compared.ratio <= MAX_SAVED_RATIO))
+}
+
+/// What a saved script may cost, beside the same text sent: as much, but for noise.
+const MAX_SAVED_RATIO: f64 = 1.1;
 
 /// Beside what was measured on others.
 fn elsewhere(ours: &[(&str, f64)]) -> Section {

@@ -15,13 +15,26 @@ use super::upstream_path::{pipe, processes};
 
 /// A script, and what must be in its answer.
 pub(super) struct Script {
-    text: String,
+    /// What `execute` is asked for.
+    arguments: Value,
     expect: &'static str,
 }
 
 impl Script {
     fn new(text: impl Into<String>, expect: &'static str) -> Script {
-        Script { text: text.into(), expect }
+        let text: String = text.into();
+        Script { arguments: json!({"script": text}), expect }
+    }
+
+    /// A script that is sent with its argument in it.
+    pub(super) fn sent_text(count: usize) -> Script {
+        Script::new(format!("local params = {{ count = {count} }}\n{SAVED_BODY}"), ANSWER)
+    }
+
+    /// The same script, saved, by its name.
+    pub(super) fn saved(count: usize) -> Script {
+        let arguments = json!({"script": "", "saved": "bench", "arguments": {"count": count}});
+        Script { arguments, expect: ANSWER }
     }
 
     pub(super) fn noop() -> Script {
@@ -65,11 +78,11 @@ impl Script {
     }
 
     pub(super) fn over_rest(&self) -> Request {
-        Request::post("/tools/execute", &[], &json!({"script": self.text}), self.expect)
+        Request::post("/tools/execute", &[], &self.arguments, self.expect)
     }
 
     fn over_mcp(&self) -> Value {
-        echo::tool_call(0, "execute", json!({"script": self.text}))
+        echo::tool_call(0, "execute", self.arguments.clone())
     }
 }
 
@@ -101,6 +114,11 @@ impl Entry {
             beside("moonlark-bench")?
         );
         std::fs::write(project.path().join("moonlark.toml"), config)?;
+        let saved = format!(
+            "--! name: bench\n--! description: Call the echo server\n--! parameter count: integer\n{SAVED_BODY}"
+        );
+        std::fs::create_dir(project.path().join("scripts"))?;
+        std::fs::write(project.path().join("scripts").join("bench.luau"), saved)?;
         let mut pipe = pipe("moonlark", &["stdio", "--quiet"], project.path())?;
         let first = Script::upstream(1);
         pipe.call_once(&[line(&first.over_mcp())], first.expect)?;
@@ -118,6 +136,16 @@ impl Entry {
         self.pipe.load(vec![line(&echo::call(0))], ANSWER, &self.processes, effort)
     }
 }
+
+/// A script of some length, as agents send them.
+const SAVED_BODY: &str = "local last, total, longest = nil, 0, 0\n\
+    for i = 1, params.count do\n\
+    last = sdk.echo.echo({ message = \"hello\" })\n\
+    total += #last.echo\n\
+    if #last.echo > longest then longest = #last.echo end\n\
+    end\n\
+    if total ~= longest * params.count then error(`{total} is not {longest} times {params.count}`) end\n\
+    return last.echo";
 
 /// A hidden command of this binary.
 const ECHO: &str = "floor-rmcp";

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tiktoken_rs::CoreBPE;
 
 use super::server::beside;
+use super::tokens_repeated;
 
 /// Tools of a server that are looked for, spread over its list.
 const SAMPLE: usize = 8;
@@ -43,7 +44,8 @@ impl Tokens {
         }
         eprintln!("all of them");
         let all = measure("**all together**", &lists, &counter)?;
-        let page = page(&rows, &all, lists.len())?;
+        eprintln!("a job that is repeated");
+        let page = page(&rows, &all, lists.len())? + &tokens_repeated::section(&counter)?;
         println!("{page}");
         if let Some(out) = &self.out {
             std::fs::write(out, &page)
@@ -79,11 +81,15 @@ fn load(folder: &Path) -> Result<Vec<List>> {
     Ok(lists)
 }
 
-struct Counter(CoreBPE);
+pub(super) struct Counter(CoreBPE);
 
 impl Counter {
     fn of(&self, text: &str) -> usize {
         self.0.encode_ordinary(text).len()
+    }
+
+    pub(super) fn count(&self, text: &str) -> usize {
+        self.of(text)
     }
 }
 
@@ -152,7 +158,7 @@ fn median(mut numbers: Vec<usize>) -> usize {
 }
 
 /// An agent that speaks 2026-07-28 to a Moonlark of its own.
-struct Agent {
+pub(super) struct Agent {
     child: Child,
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
@@ -177,7 +183,22 @@ impl Agent {
         }
         let mut config = toml::Table::new();
         config.insert("mcp_servers".to_owned(), servers.into());
-        std::fs::write(folder.path().join("moonlark.toml"), toml::to_string(&config)?)?;
+        Agent::start_in(folder, &toml::to_string(&config)?)
+    }
+
+    /// With these files beside the configuration.
+    pub(super) fn start_with(config: &str, files: &[(&str, &str)]) -> Result<Agent> {
+        let folder = tempfile::tempdir()?;
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
+            std::fs::write(path, text)?;
+        }
+        Agent::start_in(folder, config)
+    }
+
+    fn start_in(folder: tempfile::TempDir, config: &str) -> Result<Agent> {
+        std::fs::write(folder.path().join("moonlark.toml"), config)?;
         let mut child = Command::new(beside("moonlark")?)
             .arg("stdio")
             .current_dir(folder.path())
@@ -202,13 +223,13 @@ impl Agent {
         Ok(())
     }
 
-    fn call(&mut self, tool: &str, arguments: Value) -> Result<String> {
+    pub(super) fn call(&mut self, tool: &str, arguments: Value) -> Result<String> {
         let answer = self.ask("tools/call", json!({"name": tool, "arguments": arguments}))?;
         let text = answer["content"][0]["text"].as_str();
         Ok(text.with_context(|| format!("no text in {answer}"))?.to_owned())
     }
 
-    fn ask(&mut self, method: &str, mut params: Value) -> Result<Value> {
+    pub(super) fn ask(&mut self, method: &str, mut params: Value) -> Result<Value> {
         let id = self.next;
         self.next += 1;
         params["_meta"] = json!({

@@ -12,7 +12,8 @@ use super::TimeoutSeconds;
 pub struct ExecuteConfig {
     /// What they may reach, as grants: tools such as `tool:jira.*`, and beyond
     /// tools `net:api.github.com`, `env:NAME` or `exec:git`, which bring `http`,
-    /// `env` and `exec` with them.
+    /// `env` and `exec` with them. `scripts:write` lets agents save scripts of their
+    /// own, `scripts:write-all` see and replace those of all callers as well.
     #[schemars(example = ["tool:*", "net:api.github.com"])]
     pub allow: Vec<String>,
     /// The folder that `fs` and `sqlite` work in; without one, scripts have

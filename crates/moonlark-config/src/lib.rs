@@ -29,6 +29,7 @@ mod mcp_server_config;
 mod network_config;
 mod policy_config;
 mod script_config;
+mod scripts_config;
 mod server_auth_config;
 mod source_tool_config;
 mod store_config;
@@ -67,6 +68,7 @@ pub use policy_config::{
     PolicyConfig, PolicyRuleConfig, RuleActionConfig, RuleEffectConfig, RuleScopeConfig,
     RuleSourceKindConfig,
 };
+pub use scripts_config::SavedScriptsConfig;
 pub use script_config::{ConfigSecret, ScriptConfig};
 pub use server_auth_config::ServerAuthConfig;
 pub use source_tool_config::{SourceToolConfig, SourceToolEffects, to_tool_values, tool_configs};
@@ -98,6 +100,7 @@ pub struct ProjectConfig {
     pub extensions: ExtensionsConfig,
     pub agents: AgentsConfig,
     pub execute: ExecuteConfig,
+    pub scripts: SavedScriptsConfig,
     pub store: StoreConfig,
     pub knowledge: KnowledgeConfig,
     pub connectors: ConnectorsConfig,
@@ -249,7 +252,7 @@ pub struct ToolsConfig {
     /// The folder whose `*.lua` and `*.luau` files are tools.
     #[schemars(length(min = 1))]
     pub dir: String,
-    /// Reload tool scripts, connectors and prompts when their files change.
+    /// Reload tool scripts, connectors, prompts and saved scripts when their files change.
     pub watch: bool,
     /// Script tools with a configuration of their own, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -101,6 +101,7 @@ pub enum RuleSourceKindConfig {
     Api,
     Script,
     Extension,
+    Saved,
     Builtin,
 }
 
@@ -211,6 +212,7 @@ impl RuleSourceKindConfig {
             RuleSourceKindConfig::Api => SourceKind::Api,
             RuleSourceKindConfig::Script => SourceKind::Script,
             RuleSourceKindConfig::Extension => SourceKind::Extension,
+            RuleSourceKindConfig::Saved => SourceKind::Saved,
             RuleSourceKindConfig::Builtin => SourceKind::Builtin,
         }
     }

@@ -7,7 +7,7 @@ mod listed_names;
 mod tool_names;
 mod view;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::module::Module;
@@ -419,6 +419,11 @@ impl Catalog {
     /// All tools, built-ins first, then by source.
     pub fn tools(&self) -> &[Arc<Tool>] {
         &self.tools
+    }
+
+    /// The callers that have tools of their own.
+    pub fn tool_owners(&self) -> HashSet<Arc<str>> {
+        self.tools.iter().filter_map(|tool| tool.owner.clone()).collect()
     }
 
     /// The same without what is hidden from agents, or of no use to them.

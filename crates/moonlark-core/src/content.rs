@@ -78,6 +78,15 @@ impl ToolAnswer {
 }
 
 impl Content {
+    /// Whether it only shows how a value begins that was too long, and where the whole is.
+    pub fn is_artifact_preview(&self) -> bool {
+        let Some(Value::Object(fields)) = &self.structured else { return false };
+        let handle = fields.get("artifact").and_then(Value::as_str);
+        fields.len() == 4
+            && handle.is_some_and(|handle| handle.starts_with("art_"))
+            && ["size", "shape", "preview"].iter().all(|key| fields.contains_key(*key))
+    }
+
     /// An answer, or the tool's own Problem if it says it has failed.
     pub fn into_answer(self, failed: bool) -> Result<ToolAnswer> {
         if !failed {

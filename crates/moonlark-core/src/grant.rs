@@ -40,6 +40,10 @@ pub enum Grant {
     SqlWrite,
     /// Call tools whose name matches.
     Tool(String),
+    /// Save scripts.
+    ScriptsWrite,
+    /// See and replace the saved scripts of every caller.
+    ScriptsWriteAll,
 }
 
 impl FromStr for Grant {
@@ -48,7 +52,7 @@ impl FromStr for Grant {
     fn from_str(text: &str) -> Result<Self> {
         let bad = |why: &str| {
             Problem::bad_config(format!("{text:?} is not a grant: {why}")).with_hint(
-                "grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"net:10.0.0.0/8\", \"env:NAME\", \"fs:write\", \"exec:git\", \"sqlite:../data/app.db\", \"sql:write\" or \"tool:jira_*\"",
+                "grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"net:10.0.0.0/8\", \"env:NAME\", \"fs:write\", \"exec:git\", \"sqlite:../data/app.db\", \"sql:write\", \"scripts:write\" or \"tool:jira_*\"",
             )
         };
         let (kind, what) = text.split_once(':').ok_or_else(|| bad("it has no kind"))?;
@@ -64,7 +68,10 @@ impl FromStr for Grant {
             "sql" if what == "write" => Ok(Grant::SqlWrite),
             "sql" => Err(bad("only \"sql:write\" exists; reading needs no grant of its own")),
             "tool" => Ok(Grant::Tool(what.to_owned())),
-            _ => Err(bad("the kind is none of net, env, fs, exec, sqlite, sql, tool")),
+            "scripts" if what == "write" => Ok(Grant::ScriptsWrite),
+            "scripts" if what == "write-all" => Ok(Grant::ScriptsWriteAll),
+            "scripts" => Err(bad("only \"scripts:write\" and \"scripts:write-all\" exist")),
+            _ => Err(bad("the kind is none of net, env, fs, exec, sqlite, sql, tool, scripts")),
         }
     }
 }
@@ -169,7 +176,9 @@ impl GrantSet {
 
     /// Whether there is nothing to act with but other tools.
     pub fn only_calls_tools(&self) -> bool {
-        let is_call = |grant: &Grant| matches!(grant, Grant::Tool(_));
+        let is_call = |grant: &Grant| {
+            matches!(grant, Grant::Tool(_) | Grant::ScriptsWrite | Grant::ScriptsWriteAll)
+        };
         !self.public_net && self.dir.is_none() && self.grants.iter().all(is_call)
     }
 

@@ -26,6 +26,16 @@ impl RecordId {
         Self(Uuid::from_u128(u128::from(millis) << 80))
     }
 
+    /// One that follows from another and from bytes that nobody can guess; it sorts about
+    /// where the other does.
+    pub fn derived_from(other: RecordId, drawn: [u8; 16]) -> Self {
+        let mut bytes = drawn;
+        bytes[..6].copy_from_slice(&other.as_bytes()[..6]);
+        bytes[6] = 0x70 | (bytes[6] & 0x0f);
+        bytes[8] = 0x80 | (bytes[8] & 0x3f);
+        Self(Uuid::from_bytes(bytes))
+    }
+
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }

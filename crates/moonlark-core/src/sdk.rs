@@ -17,6 +17,9 @@ use crate::value::shorten_text;
 /// What script tools are found under, whatever file they are in.
 pub const SCRIPTS_SOURCE_NAME: &str = "tools";
 
+/// What saved scripts are found under.
+pub const SAVED_SCRIPTS_SOURCE_NAME: &str = "scripts";
+
 /// The source of the built-ins that scripts have no use for.
 pub const BUILTIN_SOURCE_NAME: &str = "moonlark";
 
@@ -205,7 +208,7 @@ pub fn sdk_location(tool: &Tool) -> Option<(String, String)> {
             let file = source.rsplit(['/', '\\']).next().unwrap_or(source);
             Some((file.strip_suffix(".star").unwrap_or(file).to_owned(), tool.name.clone()))
         }
-        SourceKind::Upstream | SourceKind::Api => {
+        SourceKind::Upstream | SourceKind::Api | SourceKind::Saved => {
             let own = tool.name.strip_prefix(source).and_then(|rest| rest.strip_prefix('.'));
             Some((source.clone(), own.unwrap_or(&tool.name).to_owned()))
         }

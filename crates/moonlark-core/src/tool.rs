@@ -46,6 +46,11 @@ pub struct Tool {
     /// All it does is call tools, and each of those calls goes by the rules
     /// itself. For rules it has no effects of its own.
     pub only_calls: bool,
+    /// A call whose answer was lost goes on from a record of its own, so that making it
+    /// again does nothing twice.
+    pub continues_itself: bool,
+    /// The only caller it exists for, by name; none if it is everybody's.
+    pub owner: Option<Arc<str>>,
     /// It says what the sources have. In a server that has just started it waits until
     /// they have connected.
     pub describes_sources: bool,
@@ -202,6 +207,8 @@ pub enum SourceKind {
     Upstream,
     /// An API, by its document.
     Api,
+    /// A saved script.
+    Saved,
 }
 
 impl SourceKind {
@@ -213,6 +220,7 @@ impl SourceKind {
             SourceKind::Extension => "extension",
             SourceKind::Upstream => "upstream",
             SourceKind::Api => "api",
+            SourceKind::Saved => "saved",
         }
     }
 }
@@ -249,6 +257,8 @@ impl Tool {
             output: None,
             effects: CallEffects::default(),
             only_calls: false,
+            continues_itself: false,
+            owner: None,
             describes_sources: false,
             source,
             shown: ToolListing::default(),
@@ -270,7 +280,7 @@ impl Tool {
         }
         let own = self.raw_variant_of().unwrap_or(&self.name);
         match self.source.kind {
-            SourceKind::Upstream | SourceKind::Api => {
+            SourceKind::Upstream | SourceKind::Api | SourceKind::Saved => {
                 let rest = own.strip_prefix(&self.source.name);
                 rest.and_then(|rest| rest.strip_prefix('.')).unwrap_or(own)
             }
@@ -324,11 +334,17 @@ impl Tool {
         &self.body
     }
 
+    /// What a call does as far as making it twice is concerned.
+    pub fn effects_on_record(&self) -> CallEffects {
+        CallEffects { idempotent: self.effects.idempotent || self.continues_itself, ..self.effects }
+    }
+
     /// Hold the tool to its own output schema.
     pub fn check_output(&self, answer: ToolAnswer) -> Result<ToolAnswer> {
         let Some(output) = &self.output else { return Ok(answer) };
         let checked = match &answer {
             ToolAnswer::Value(value) => output.find_violations(value, "field"),
+            ToolAnswer::Content(content) if content.is_artifact_preview() => Ok(()),
             ToolAnswer::Content(_) => {
                 output.find_violations(&answer.clone().into_plain_value(), "field")
             }

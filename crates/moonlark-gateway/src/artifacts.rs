@@ -1,12 +1,15 @@
 //! Artifacts: results too large to hand over, and bytes that no script needs to hold,
 //! kept for later scripts under a handle nobody can guess.
 //!
-//! In memory, and bounded three ways: by bytes, by number, by age. What is
-//! oldest goes first, of whoever has most: nobody's make room for another's. Whoever has the handle may read, unless it was made for a
-//! caller with a name: then only that one. A handle is never written to a log.
+//! What is in memory is bounded three ways: by bytes, by number, by age. What is
+//! oldest goes first, of whoever has most: nobody's make room for another's. An
+//! [`ArtifactArchive`] keeps them beyond this process, with bounds of its own. Whoever has
+//! the handle may read, unless it was made for a caller with a name: then only that one. A
+//! handle is never written to a log.
 //! Nothing here knows who shows what to whom: [`preview_value`] and [`shape`] only say
 //! what a large value looks like.
 
+mod archive;
 mod preview;
 mod selection;
 #[cfg(test)]
@@ -14,17 +17,19 @@ mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::call::Caller;
+use crate::per_catalog::run_blocking;
 use moonlark_core::limits::{CallLimits, format_size};
 use moonlark_core::problem::{Problem, Result};
 use moonlark_core::value::{Value, ValueBudget, ValuePath, shorten_text};
 
+pub use archive::{ArchivedArtifact, ArtifactArchive};
 pub use preview::preview_value;
 pub use selection::{ArtifactSelection, slice_value, value_at_path};
 
@@ -34,7 +39,7 @@ pub const DEFAULT_MAX_ARTIFACT_BYTES: usize = 256 * 1024 * 1024;
 const MAX_ARTIFACTS: usize = 1000;
 /// The part of both that is left to a caller whatever others keep: one in this many.
 const ARTIFACT_CALLER_SHARES: usize = 8;
-/// How long one is kept at most.
+/// How long one is kept in memory.
 const MAX_ARTIFACT_AGE: Duration = Duration::from_secs(60 * 60);
 /// What an entry of a value counts beside its text, as in the engines' bridges.
 const ENTRY_BYTES: usize = 16;
@@ -43,7 +48,10 @@ const ENTRY_OVERHEAD_BYTES: usize = 48;
 /// How resources are named that are artifacts.
 const ARTIFACT_URI_SCHEME: &str = "artifact://";
 
-pub struct ArtifactStore(Mutex<ArtifactEntries>);
+pub struct ArtifactStore {
+    entries: Mutex<ArtifactEntries>,
+    archive: OnceLock<Arc<dyn ArtifactArchive>>,
+}
 
 struct ArtifactEntries {
     kept: HashMap<ArtifactHandle, Arc<StoredArtifact>>,
@@ -69,9 +77,9 @@ pub struct StoredArtifact {
     /// Where it came from: the name of a tool.
     pub of: String,
     /// Whose it is.
-    owner: Option<Arc<str>>,
+    pub owner: Option<Arc<str>>,
     /// Bytes of memory.
-    weight: usize,
+    pub weight: usize,
 }
 
 /// The tool that made an artifact, and for which caller.
@@ -97,21 +105,31 @@ pub enum ArtifactContent {
 
 impl Default for ArtifactStore {
     fn default() -> Self {
-        ArtifactStore(Mutex::new(ArtifactEntries {
+        let entries = Mutex::new(ArtifactEntries {
             kept: HashMap::new(),
             order: VecDeque::new(),
             bytes: 0,
             most: DEFAULT_MAX_ARTIFACT_BYTES,
-        }))
+        });
+        ArtifactStore { entries, archive: OnceLock::new() }
     }
 }
 
 impl ArtifactStore {
     /// Change how many bytes all of them may take.
     pub fn set_max_bytes(&self, bytes: usize) {
-        let mut shelf = self.0.lock();
+        if let Some(archive) = self.archive.get() {
+            archive.set_max_bytes(bytes);
+        }
+        let mut shelf = self.entries.lock();
         shelf.most = bytes;
         shelf.make_room(None, 0, Instant::now());
+    }
+
+    /// Keep them beyond this process as well, from now on.
+    pub(crate) fn keep_in(&self, archive: Arc<dyn ArtifactArchive>) {
+        archive.set_max_bytes(self.entries.lock().most);
+        let _ = self.archive.set(archive);
     }
 
     /// Keep a value that the tool `of` made.
@@ -164,7 +182,20 @@ impl ArtifactStore {
 
     /// What is kept under a handle, which may also be written `artifact://…`.
     pub fn get(&self, handle: &str) -> Option<Arc<StoredArtifact>> {
-        self.get_at(handle, Instant::now())
+        let handle = handle.strip_prefix(ARTIFACT_URI_SCHEME).unwrap_or(handle);
+        self.get_at(handle, Instant::now()).or_else(|| self.load_archived(handle))
+    }
+
+    /// What an earlier process made, or what is in memory no longer.
+    fn load_archived(&self, handle: &str) -> Option<Arc<StoredArtifact>> {
+        let archive = self.archive.get()?;
+        let handle = ArtifactHandle::from_text(handle)?;
+        let loaded = run_blocking(|| archive.load_artifact(&handle))?;
+        let ArchivedArtifact { held, size, weight, of, owner } = loaded;
+        let now = Instant::now();
+        let stored = Arc::new(StoredArtifact { held, size, created: now, of, owner, weight });
+        self.entries.lock().insert(handle, stored.clone(), now);
+        Some(stored)
     }
 
     /// The same for a caller, with the Problem of a handle that leads nowhere.
@@ -174,7 +205,7 @@ impl ArtifactStore {
         self.get(handle).filter(is_theirs).ok_or_else(|| {
             let message = format!("there is no artifact '{}'", shorten_text(handle));
             let hint = if handle.strip_prefix(ARTIFACT_URI_SCHEME).unwrap_or(handle).starts_with("art_") {
-                    "artifacts are kept for up to an hour, and the oldest make room for new ones: run what made it again"
+                    "artifacts are kept for up to a day, and the oldest make room for new ones: run what made it again"
                 } else { "a handle begins with art_, as it was in the answer of an earlier script" };
             Problem::not_found(message).with_hint(hint)
         })
@@ -189,29 +220,40 @@ impl ArtifactStore {
         ArtifactOrigin(of, caller): ArtifactOrigin<'_>,
         now: Instant,
     ) -> Result<ArtifactHandle> {
-        let mut shelf = self.0.lock();
-        shelf.remove_entry(&handle);
-        if weight > shelf.most {
-            return Err(too_large_problem(shelf.most));
-        }
         let owner = caller.and_then(|caller| caller.name.clone());
-        shelf.make_room(owner.as_deref(), weight, now);
         let stored = StoredArtifact { held, size, created: now, of: of.to_owned(), owner, weight };
-        shelf.bytes += weight;
-        shelf.order.push_back(handle.clone());
-        shelf.kept.insert(handle.clone(), Arc::new(stored));
+        let stored = Arc::new(stored);
+        {
+            let mut shelf = self.entries.lock();
+            shelf.remove_entry(&handle);
+            if weight > shelf.most {
+                return Err(too_large_problem(shelf.most));
+            }
+            shelf.insert(handle.clone(), stored.clone(), now);
+        }
+        // Before anybody is told the handle: whoever has it finds the artifact after a crash.
+        if let Some(archive) = self.archive.get() {
+            run_blocking(|| archive.keep_artifact(&handle, &stored));
+        }
         Ok(handle)
     }
 
     fn get_at(&self, handle: &str, now: Instant) -> Option<Arc<StoredArtifact>> {
-        let handle = handle.strip_prefix(ARTIFACT_URI_SCHEME).unwrap_or(handle);
-        let mut shelf = self.0.lock();
+        let mut shelf = self.entries.lock();
         shelf.make_room(None, 0, now);
         shelf.kept.get(handle).cloned()
     }
 }
 
 impl ArtifactEntries {
+    fn insert(&mut self, handle: ArtifactHandle, stored: Arc<StoredArtifact>, now: Instant) {
+        self.remove_entry(&handle);
+        self.make_room(stored.owner.as_deref(), stored.weight, now);
+        self.bytes += stored.weight;
+        self.order.push_back(handle.clone());
+        self.kept.insert(handle, stored);
+    }
+
     /// Make room for the same thing again.
     fn remove_entry(&mut self, handle: &ArtifactHandle) {
         if let Some(stored) = self.kept.remove(handle) {
@@ -264,6 +306,14 @@ impl ArtifactEntries {
 impl ArtifactHandle {
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// A handle that somebody wrote, if it looks like one.
+    fn from_text(text: &str) -> Option<ArtifactHandle> {
+        let letters = text.strip_prefix("art_")?;
+        let is_letter = |it: u8| it.is_ascii_lowercase() || (b'2'..=b'7').contains(&it);
+        (letters.len() == 26 && letters.bytes().all(is_letter))
+            .then(|| ArtifactHandle(text.to_owned()))
     }
 
     pub fn new_random() -> Result<ArtifactHandle> {

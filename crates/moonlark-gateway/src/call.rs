@@ -7,7 +7,7 @@ mod caller;
 mod pauses;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -20,7 +20,7 @@ use crate::call_outcome::CallOutcome;
 use crate::gateway::{CallOptions, Gateway};
 use crate::mock::TestMocks;
 use crate::policy::{self, ConcurrencyPermit, PolicyRule};
-use crate::run::{CallSite, Run, StepGuard, check_still_allowed};
+use crate::run::{CallSite, Run, SavedRunRequest, StepGuard, check_still_allowed};
 use crate::trace::{CallTrace, SpanGuard, TraceContext};
 use moonlark_core::approval_ticket::ApprovalTicket;
 use moonlark_core::catalog::Catalog;
@@ -63,6 +63,8 @@ struct CallInner {
     depth: u32,
     /// The agent's script that this is part of.
     run: Option<RunContext>,
+    /// How the saved script is to run that this call is of, or is about to make.
+    asked: Option<SavedRunRequest>,
     /// Where it is in a trace, if it is in one.
     trace: Option<CallTrace>,
 }
@@ -75,6 +77,8 @@ struct RunContext {
     at: Option<CallSite>,
     /// The call of the script that this is, or is below; none for the script.
     step: Option<usize>,
+    /// Where in the script this very call was made; none for those below it.
+    made_at: Option<CallSite>,
 }
 
 /// What the whole tree of calls shares.
@@ -94,6 +98,8 @@ struct CallRoot {
     ticket: Mutex<Option<ApprovalTicket>>,
     /// Tokens of approvals that came with the call and are not used yet.
     tokens: Mutex<Vec<SecretText>>,
+    /// The run that it began or went on with first.
+    first_run: OnceLock<RecordId>,
 }
 
 impl Call {
@@ -119,6 +125,7 @@ impl Call {
                 permit: Mutex::new(Some(permit)),
                 ticket: Mutex::default(),
                 tokens: Mutex::default(),
+                first_run: OnceLock::new(),
             }),
             id: None,
             parent: None,
@@ -133,6 +140,7 @@ impl Call {
             deadline: began + Duration::from_secs(24 * 3600),
             depth: 0,
             run: None,
+            asked: None,
             trace: None,
         }))
     }
@@ -166,7 +174,8 @@ impl Call {
             began,
             deadline: deadline.min(self.0.deadline),
             depth: self.0.depth + 1,
-            run: self.0.run.clone(),
+            run: self.0.run.clone().map(|part| RunContext { made_at: None, ..part }),
+            asked: self.0.asked,
             trace: CallTrace::child_of(self.0.trace.as_ref(), self.gateway().tracer()),
         })))
     }
@@ -180,6 +189,7 @@ impl Call {
             depth: 1,
             run: None,
             rule: None,
+            asked: None,
             ..CallInner::clone(&self.0)
         }))
     }
@@ -256,7 +266,31 @@ impl Call {
     /// The same call as the script of `run`: what it calls is on record there.
     #[must_use]
     pub fn for_run(&self, run: Arc<Run>) -> Call {
-        self.with_run_context(RunContext { run, at: None, step: None })
+        self.0.root.first_run.get_or_init(|| run.id());
+        let part = RunContext { run, at: None, step: None, made_at: None };
+        Call(Arc::new(CallInner { run: Some(part), asked: None, ..CallInner::clone(&self.0) }))
+    }
+
+    /// The same call, about to make one of a saved script that is to run like this.
+    #[must_use]
+    pub fn with_saved_run_request(&self, asked: SavedRunRequest) -> Call {
+        Call(Arc::new(CallInner { asked: Some(asked), ..CallInner::clone(&self.0) }))
+    }
+
+    /// The run that what came from outside began or went on with: what it is on record as.
+    pub fn first_run(&self) -> Option<RecordId> {
+        self.0.root.first_run.get().copied()
+    }
+
+    /// How the saved script is to run that this call is of, if that was said.
+    pub fn saved_run_request(&self) -> Option<SavedRunRequest> {
+        self.0.asked
+    }
+
+    /// The run whose script made this very call, and where.
+    pub fn made_at_site(&self) -> Option<(&Arc<Run>, &CallSite)> {
+        let part = self.0.run.as_ref()?;
+        Some((&part.run, part.made_at.as_ref()?))
     }
 
     fn with_run_context(&self, part: RunContext) -> Call {
@@ -348,6 +382,7 @@ impl Call {
                 run: part.run.clone(),
                 at: None,
                 step: stepping.index,
+                made_at: stepping.site().cloned(),
             }),
             None => self.clone(),
         }

@@ -145,7 +145,10 @@ impl Gateway {
 
     /// Keep records from now on: once, before anything is called. A command that ends before
     /// it serves anybody has opened no journal.
-    pub fn keep_records(&self, records: CallRecords) {
+    pub fn keep_records(&self, mut records: CallRecords) {
+        if let Some(archive) = records.artifacts.take() {
+            self.0.artifacts.keep_in(archive);
+        }
         if self.0.records.set(records).is_err() {
             tracing::warn!("records are kept already: the second journal is not used");
         }

@@ -22,7 +22,7 @@ use crate::call::Caller;
 use moonlark_core::catalog::Catalog;
 use moonlark_core::tool::Tool;
 
-pub(crate) use caller_rules::{ruling_for, view_for_rules};
+pub(crate) use caller_rules::{ToolViewer, ruling_for, view_for_rules};
 pub(crate) use concurrency::ConcurrencyPermit;
 pub(crate) use enforcement::run_under_rule;
 pub use rate_limiter::CallRate;

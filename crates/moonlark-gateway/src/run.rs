@@ -10,6 +10,7 @@
 //! call because of that.
 
 mod answer_sequencer;
+mod child_run;
 mod fork_replay;
 mod forked_run;
 mod recorded_host_call;
@@ -31,6 +32,7 @@ use tokio::time::Instant;
 
 use answer_sequencer::AnswerSequencer;
 pub use answer_sequencer::CallSite;
+pub use child_run::SavedRunRequest;
 use fork_replay::ForkReplay;
 pub use fork_replay::{
     ForkDifference, ForkReport, ForkedCall, NewCallFate, NewCallPolicy, ReusedCall, RunFork,
@@ -80,6 +82,8 @@ pub struct Run {
     script_secrets: Secrets,
     /// The decisions it waits for, that nobody could be asked for at once.
     waits: watch::Sender<Vec<(ApprovalTicket, RunPaused)>>,
+    /// The run that it is a part of, if it is.
+    parent: OnceLock<Arc<Run>>,
 }
 
 #[derive(Default)]
@@ -168,6 +172,7 @@ impl Run {
             stopped: OnceLock::new(),
             script_secrets: secrets_from_literals(&began.script),
             waits: watch::Sender::default(),
+            parent: OnceLock::new(),
         }
     }
 
@@ -257,11 +262,17 @@ impl Run {
     }
 
     pub(crate) fn add_pending_ticket(&self, ticket: ApprovalTicket, paused: RunPaused) {
+        if let Some(parent) = self.parent.get() {
+            parent.add_pending_ticket(ticket.clone(), paused.clone());
+        }
         self.waits.send_modify(|waits| waits.push((ticket, paused)));
     }
 
     /// It no longer waits for this one: what it still waits for.
     pub(crate) fn remove_pending_ticket(&self, id: RecordId) -> Option<RunPaused> {
+        if let Some(parent) = self.parent.get() {
+            parent.remove_pending_ticket(id);
+        }
         let mut other = None;
         self.waits.send_modify(|waits| {
             waits.retain(|(ticket, _)| ticket.id != id);
@@ -447,6 +458,10 @@ impl StepGuard {
     /// Where in the script the call was made.
     pub(crate) fn place(&self) -> Option<String> {
         self.place.as_deref().map(str::to_owned)
+    }
+
+    pub(crate) fn site(&self) -> Option<&CallSite> {
+        self.place.as_ref()
     }
 
     /// Which answer of the run this one is, now that there is one.

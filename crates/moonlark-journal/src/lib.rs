@@ -12,6 +12,7 @@
 )]
 
 mod approval_store;
+mod artifact_files;
 mod entry_codec;
 mod entry_log;
 mod id_search;
@@ -31,6 +32,7 @@ mod value_packing;
 mod tests;
 
 pub use approval_store::{ApprovalSettings, ApprovalStore, ApprovalView};
+pub use artifact_files::ArtifactFiles;
 pub use journal::{Journal, JournalHealth};
 pub use journal_reader::{
     AwaitedApprovalState, CallView, CallerView, JournalReader, JournalWatcher, RecordedState,

@@ -11,6 +11,7 @@ mod fork_encoding;
 mod pending_sources;
 mod plan_encoding;
 mod run_start;
+mod saved_script_call;
 #[cfg(test)]
 mod tests;
 
@@ -60,6 +61,8 @@ pub struct ExecuteSettings {
     pub max_timeout: Duration,
     /// Bytes of an answer; a longer one is kept, and shown in part.
     pub result: usize,
+    /// Whether agents are told that scripts can be run by name.
+    pub has_saved_scripts: bool,
 }
 
 /// What to do with a script that the type checker finds fault with.
@@ -75,7 +78,8 @@ pub enum LuauCheckMode {
 
 impl LuauEngine {
     /// The tool that runs agents' scripts.
-    pub fn execute_tool(&self, settings: ExecuteSettings) -> Result<Tool> {
+    pub fn execute_tool(&self, settings: impl Into<Arc<ExecuteSettings>>) -> Result<Tool> {
+        let settings: Arc<ExecuteSettings> = settings.into();
         // Every word of it is in the context of every agent, all the time.
         let mut schema = json!({
             "type": "object",
@@ -87,6 +91,19 @@ impl LuauEngine {
                 "fork": {"type": "string", "description": "A run whose answers to use again"},
             },
         });
+        // It costs nobody anything where there are none.
+        let saved = json!({
+            "saved": {"type": "string", "description": "A function of sdk.scripts to run instead"},
+            "arguments": {"type": "object", "description": "What it takes"},
+        });
+        if let (true, Json::Object(saved)) = (settings.has_saved_scripts, saved.clone()) {
+            schema["properties"]["script"]["description"] =
+                "Luau; \"\" with resume or saved".into();
+            schema["properties"]
+                .as_object_mut()
+                .into_iter()
+                .for_each(|it| it.extend(saved.clone()));
+        }
         let mut told =
             json!({"name": "execute", "description": EXECUTE_DESCRIPTION, "inputSchema": schema});
         // Clients take no "one of the two" at the top of a schema, and nearly every
@@ -95,6 +112,9 @@ impl LuauEngine {
         // What is checked is more: also what is for people, after a crash. Names that
         // are not there are looked for by `begin`, which knows what is meant.
         schema["properties"]["timeout"]["exclusiveMinimum"] = 0.into();
+        if let (Json::Object(saved), Some(fields)) = (saved, schema["properties"].as_object_mut()) {
+            fields.extend(saved);
+        }
         schema["properties"]["lost"] = json!({
             "description": "With resume: \"retry\" or \"assume-done\", for all calls that may have \
                             happened or for each place",
@@ -119,10 +139,8 @@ impl LuauEngine {
             "description": "With resume of a plan: carry it out another time",
         });
         let Json::Object(schema) = schema else { return Err(Problem::internal("no object")) };
-        let mut scope = settings.scope.clone();
-        scope.limits.timeout =
-            settings.max_timeout.max(scope.limits.timeout) + EXECUTE_GRACE_PERIOD;
-        let (engine, settings) = (self.clone(), Arc::new(settings));
+        let scope = script_tool_scope(&settings);
+        let engine = self.clone();
         let body = ToolBody::from_answering_fn(move |call, args| {
             execute_script(engine.clone(), settings.clone(), call, args)
         });
@@ -140,16 +158,35 @@ impl LuauEngine {
     }
 }
 
+/// What a tool may do that runs agents' scripts, which have a time of their own.
+fn script_tool_scope(settings: &ExecuteSettings) -> CallScope {
+    let mut scope = settings.scope.clone();
+    scope.limits.timeout = settings.max_timeout.max(scope.limits.timeout) + EXECUTE_GRACE_PERIOD;
+    scope
+}
+
 async fn execute_script(
     engine: LuauEngine,
     settings: Arc<ExecuteSettings>,
     call: Call,
     args: Value,
 ) -> Result<ToolAnswer> {
-    let begun = match begin_run(&settings, &call, &args).await? {
-        RunStart::Run(begun) => begun,
-        RunStart::Ended(answer) => return answer,
-    };
+    if args.get("saved").is_some_and(|saved| *saved != Value::Null) {
+        return saved_script_call::call_saved_script(&settings, &call, &args).await;
+    }
+    match begin_run(&settings, &call, &args).await? {
+        RunStart::Run(begun) => execute_run(engine, settings, call, begun).await,
+        RunStart::Ended(answer) => answer,
+    }
+}
+
+/// A run that has begun, for somebody who waits for it until it waits for a decision.
+async fn execute_run(
+    engine: LuauEngine,
+    settings: Arc<ExecuteSettings>,
+    call: Call,
+    begun: StartedRun,
+) -> Result<ToolAnswer> {
     let run = begun.run.clone();
     let mut running = Box::pin(run_to_end(engine, settings, call.clone(), begun));
     tokio::select! {
@@ -181,8 +218,9 @@ async fn run_to_end(
     let call = call.with_timeout(time).for_run(run.clone()).in_span(&spanning);
     let check = if begun.again { LuauCheckMode::Off } else { settings.check };
     let (script, tracer) = (begun.script.clone(), begun.tracer.clone());
-    let ended = run_script(&engine, check, call.clone(), script, tracer.clone());
-    let ended = run_until_deadline(&call, ended).await;
+    let checked = begun.checked.clone();
+    let running = run_script(&engine, check, call.clone(), script, checked, tracer.clone());
+    let ended = run_until_deadline(&call, running).await;
     let ended = match ended {
         // What it would change is known up to where it was stopped.
         Ok(ended) if run.is_result_unknown() && (ended.is_ok() || run.stop_problem().is_some()) => {
@@ -200,8 +238,11 @@ async fn run_to_end(
     };
     let whole =
         (run.is_result_unknown() && ended.is_ok()).then(|| plan_encoding::encode_plan(&run));
-    let mut answer =
-        execute_answer::build_answer(ended, &begun.script, &run, &call, settings.result);
+    let mut answer = if begun.is_part {
+        saved_script_call::answer_to_script(ended, &call)
+    } else {
+        execute_answer::build_answer(ended, &begun.script, &run, &call, settings.result)
+    };
     if let Some(tracer) = tracer {
         execute_answer::add_trace(&mut answer, &tracer, &begun.script, &run);
     }
@@ -235,11 +276,13 @@ async fn run_script(
     check: LuauCheckMode,
     call: Call,
     script: String,
+    checked: Option<Arc<str>>,
     tracer: Option<Arc<RunTracer>>,
 ) -> Result<Value> {
     let unit = Arc::new(compile_script(script, tracer.is_some()).await?);
     let call = pending_sources::wait_for_sources(call, unit.main().text()).await?;
-    check_before_run(check, unit.main().text(), &call).await?;
+    let checked = checked.as_deref().unwrap_or(unit.main().text());
+    check_before_run(check, checked, &call).await?;
     let (engine_, call_) = (engine.clone(), call.clone());
     let (ended, open) = engine
         .run_preemptible(move |guard| async move {

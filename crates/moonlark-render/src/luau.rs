@@ -28,7 +28,7 @@ use signature::{luau_parameters, luau_result_type, unnamed_param_type};
 use types::table_key;
 
 pub use signature::{luau_example_call, luau_param_type, luau_signature};
-pub use types::{luau_optional_type, luau_type};
+pub use types::{is_luau_name, luau_optional_type, luau_type};
 pub use values::luau_value;
 
 /// The definitions of everything a tool script finds. `search` is what the

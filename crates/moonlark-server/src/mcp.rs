@@ -22,6 +22,7 @@ mod malformed_request;
 mod mcp_caller;
 mod mcp_fast_path;
 mod mcp_listing;
+mod own_tasks;
 mod plain_call;
 mod plain_request;
 mod resumable_call;
@@ -485,7 +486,11 @@ impl ServerHandler for McpServer {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
+        own_tasks::check_knows_tasks(&context)?;
         let id = request.task_id.clone();
+        if own_tasks::is_own_task(&id) {
+            return self.get_own_task(&id, &context).await;
+        }
         typed_response(Ok(self
             .forward_task_request("tasks/get", &id, request, None, context)
             .await?))
@@ -496,6 +501,10 @@ impl ServerHandler for McpServer {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        own_tasks::check_knows_tasks(&context)?;
+        if own_tasks::is_own_task(&request.task_id) {
+            return self.update_own_task(request, &context).await;
+        }
         // Here the responses are what it is about.
         let (id, responses) = (request.task_id.clone(), Some(request.input_responses.clone()));
         self.forward_task_request("tasks/update", &id, request, responses, context).await.map(drop)
@@ -506,7 +515,11 @@ impl ServerHandler for McpServer {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        own_tasks::check_knows_tasks(&context)?;
         let id = request.task_id.clone();
+        if own_tasks::is_own_task(&id) {
+            return self.cancel_own_task(&id, &context).await;
+        }
         self.forward_task_request("tasks/cancel", &id, request, None, context).await.map(drop)
     }
 

@@ -12,6 +12,7 @@ use moonlark_core::{Problem, Result, SourceLocation, Tool};
 use moonlark_luau::{ExecuteSettings, LuauCheckMode, LuauEngine};
 
 use crate::knowledge_base::KnowledgeBase;
+use crate::saved_scripts::may_agents_save;
 use moonlark_config::config_file::LoadedConfig;
 use moonlark_config::{ExecuteCheckConfig, ProjectConfig};
 
@@ -27,16 +28,24 @@ pub(crate) fn make_builtin_tools(knowledge: &KnowledgeBase) -> Result<Vec<Arc<To
 
 /// The tool that runs agents' scripts, with what it was made from: it stays the
 /// same as long as that does.
-pub type CachedExecuteTool = (String, Arc<Tool>);
+#[derive(Clone)]
+pub struct CachedExecuteTool {
+    made_from: String,
+    pub(crate) tool: Arc<Tool>,
+    pub(crate) settings: Arc<ExecuteSettings>,
+}
 
 pub fn make_execute_tool(
     luau: &LuauEngine,
     loaded: &LoadedConfig,
+    has_saved_scripts: bool,
     old: Option<&CachedExecuteTool>,
 ) -> Result<CachedExecuteTool> {
     let ProjectConfig { execute, limits, network, .. } = &loaded.config;
-    let made_from = format!("{execute:?}\n{limits:?}\n{network:?}\n{}", loaded.root.display());
-    if let Some(old) = old.filter(|(known, _)| *known == made_from) {
+    let root = loaded.root.display();
+    let has_saved_scripts = has_saved_scripts || may_agents_save(&loaded.config);
+    let made_from = format!("{execute:?}\n{limits:?}\n{network:?}\n{has_saved_scripts}\n{root}");
+    if let Some(old) = old.filter(|old| old.made_from == made_from) {
         return Ok(old.clone());
     }
     let read = |grant: &String| {
@@ -46,7 +55,7 @@ pub fn make_execute_tool(
     let grants = execute.allow.iter().map(read).collect::<Result<Vec<_>>>()?;
     let dir = execute.dir.as_ref().map(|dir| loaded.root.join(dir));
     let own = limits.for_tool("execute", execute.timeout);
-    let settings = ExecuteSettings {
+    let settings = Arc::new(ExecuteSettings {
         check: match execute.check {
             ExecuteCheckConfig::Error => LuauCheckMode::Error,
             ExecuteCheckConfig::Warn => LuauCheckMode::Warn,
@@ -62,8 +71,10 @@ pub fn make_execute_tool(
             limits: own,
             ..CallScope::default()
         },
-    };
-    Ok((made_from, Arc::new(luau.execute_tool(settings)?)))
+        has_saved_scripts,
+    });
+    let tool = Arc::new(luau.execute_tool(settings.clone())?);
+    Ok(CachedExecuteTool { made_from, tool, settings })
 }
 
 #[cfg(test)]

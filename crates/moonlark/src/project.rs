@@ -46,6 +46,7 @@ use crate::knowledge_base::KnowledgeBase;
 use crate::learned_shapes_file::{self, LearnedShapesWriter};
 use crate::project_journal::{self, ProjectJournal};
 use crate::prompt_scripts;
+use crate::saved_scripts::SavedScriptStore;
 use crate::scripts::{ScriptEntries, ScriptKey, display_path};
 use crate::source_selection::SourceSelection;
 use crate::upstreams::UpstreamServers;
@@ -60,6 +61,7 @@ use effective_config::read_effective_config;
 use script_load_limiter::ScriptLoadLimiter;
 use script_loading::ScriptLoadJobs;
 
+pub(crate) use script_load::LoadedProduct;
 pub(crate) use watch_list::WatchList;
 
 pub struct Project {
@@ -73,6 +75,7 @@ pub struct Project {
     pub(crate) upstreams: UpstreamServers,
     pub(crate) apis: ApiSources,
     pub(crate) knowledge: KnowledgeBase,
+    saved_scripts: SavedScriptStore,
     journaling: ProjectJournal,
     telemetry: TelemetryExport,
     /// Who may call over HTTP.
@@ -88,7 +91,7 @@ pub struct Project {
     /// Callers of a server that starts wait until the documents that are files are read.
     awaits_documents: AtomicBool,
     /// Something may have changed on disk.
-    look_again: Notify,
+    look_again: Arc<Notify>,
     /// What follows the sources, for as long as the project is there.
     tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
     lua_turns: Arc<ScriptLoadLimiter>,
@@ -184,6 +187,7 @@ impl Project {
             upstreams: UpstreamServers::default(),
             apis: ApiSources::default(),
             knowledge,
+            saved_scripts: SavedScriptStore::default(),
             journaling: ProjectJournal::default(),
             telemetry: TelemetryExport::default(),
             more,
@@ -205,7 +209,7 @@ impl Project {
             jobs: tokio::sync::Mutex::default(),
             session_vault: OnceLock::new(),
             awaits_documents: AtomicBool::new(false),
-            look_again: Notify::new(),
+            look_again: Arc::default(),
             tasks: Mutex::default(),
             lua_turns: Arc::new(ScriptLoadLimiter::for_lua()),
             starlark_turns: Arc::new(ScriptLoadLimiter::for_starlark()),
@@ -389,6 +393,7 @@ impl Project {
         let mut records = CallRecords { tracer, ..CallRecords::default() };
         if self.passing_state.is_none() {
             prepare_state_folder(&loaded.state);
+            records.artifacts = project_journal::open_artifact_files(&loaded.state);
             let journal = self.journaling.open_records(&loaded);
             (records.recorder, records.approvals) = (journal.recorder, journal.approvals);
         }

@@ -2,16 +2,17 @@
 //! that go on by themselves.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use moonlark_core::record_id::RecordId;
 use moonlark_core::{Result, Value};
+use moonlark_gateway::artifacts::ArtifactArchive;
 use moonlark_gateway::gateway::CallRecords;
 use moonlark_gateway::{Caller, Gateway};
 use moonlark_journal::{
-    ApprovalSettings, ApprovalStore, Journal, JournalReader, JournalSettings, JournalWatcher,
+    ApprovalSettings, ApprovalStore, ArtifactFiles, Journal, JournalReader, JournalSettings, JournalWatcher,
 };
 use tokio::task::JoinSet;
 
@@ -20,6 +21,8 @@ use moonlark_config::{ApproverConfig, JournalDurability};
 
 /// How often a server looks for runs that it can go on with.
 const DECISION_POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Where artifacts are kept, in the state folder.
+const ARTIFACTS_FOLDER: &str = "artifacts";
 /// After so many looks it counts the interrupted ones, whether there is news or not.
 const POLLS_PER_INTERRUPTED_COUNT: u32 = 10;
 
@@ -63,6 +66,22 @@ impl ProjectJournal {
     pub(crate) async fn flush_and_close(&self) {
         if let Some((journal, _)) = self.0.get() {
             journal.close().await;
+        }
+    }
+}
+
+/// The journal, for a command that reads exactly what happened.
+pub(crate) fn open_journal(loaded: &LoadedConfig) -> Result<Arc<Journal>> {
+    Journal::open(journal_settings(loaded))
+}
+
+/// Artifacts that outlive this process; none if the folder cannot be made.
+pub(crate) fn open_artifact_files(state: &Path) -> Option<Arc<dyn ArtifactArchive>> {
+    match ArtifactFiles::open(state.join(ARTIFACTS_FOLDER)) {
+        Ok(files) => Some(Arc::new(files)),
+        Err(error) => {
+            tracing::warn!("artifacts will end with this process: {error}");
+            None
         }
     }
 }

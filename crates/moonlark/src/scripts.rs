@@ -1,10 +1,10 @@
 //! Scripts on disk: which there are, and what each may do.
 
-use std::cmp::Ordering;
+mod script_key;
+
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +16,10 @@ use moonlark_core::tool::{CallScope, ToolExposure};
 use moonlark_core::{Problem, ProblemCode, Result, SourceLocation, Tool, Value};
 use moonlark_luau::{ConnectorScript, MAX_LUAU_SOURCE_BYTES, ScriptFile, ScriptFileReader};
 
+pub(crate) use script_key::ScriptKey;
+
 use crate::extensions::{self, ScriptFolder};
+use crate::saved_scripts::SavedScriptProduct;
 use moonlark_config::config_file::LoadedConfig;
 use moonlark_config::{
     ConfigSecret, NetworkConfig, ProjectConfig, ScriptConfig, TimeoutSeconds, default_scan_timeout,
@@ -47,6 +50,8 @@ pub enum ScriptKind {
     Connector,
     /// A Lua script with a table `agent`, which makes a prompt.
     Agent,
+    /// An agent's script with a header, which makes it a function of `sdk.scripts`.
+    Saved,
 }
 
 /// All scripts: those in the configuration by name, then those in the folders
@@ -141,7 +146,7 @@ pub fn is_lua_script(path: &Path) -> bool {
 }
 
 /// The text of a script; whatever is not a file of a sane size is a Problem.
-fn read_script(path: &Path, file: &str) -> Result<String> {
+pub(crate) fn read_script(path: &Path, file: &str) -> Result<String> {
     let kind = fs::metadata(path).map(|kind| kind.is_file());
     read_script_text(file, kind, || fs::File::open(path))
 }
@@ -230,6 +235,17 @@ impl<'a> ScriptSettings<'a> {
                 let own = own
                     .map(|it| (Some(it.timeout), &it.allow, ToolExposure::default(), &it.config));
                 ("connectors", own)
+            }
+            ScriptKind::Saved => {
+                let expose = config.scripts.expose;
+                return Self {
+                    owner: "execute".to_owned(),
+                    name,
+                    timeout: None,
+                    allow: &[],
+                    expose,
+                    config: None,
+                };
             }
             ScriptKind::Agent => {
                 let own = configured.and_then(|name| config.agents.script.get(name));
@@ -334,6 +350,7 @@ pub fn script_folder(found: &DiscoveredScript, loaded: &LoadedConfig) -> ScriptF
     let home = loaded.root.join(match found.kind {
         ScriptKind::Connector => &loaded.config.connectors.dir,
         ScriptKind::Agent => &loaded.config.agents.dir,
+        ScriptKind::Saved => &loaded.config.scripts.dir,
         _ => &loaded.config.tools.dir,
     });
     let inside = |path: &Path| path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -390,6 +407,10 @@ pub(crate) struct ScriptLoadSettings {
 }
 
 impl ScriptLoadSettings {
+    pub(crate) fn exposure(&self) -> ToolExposure {
+        self.expose
+    }
+
     pub(crate) fn from_config(found: &DiscoveredScript, config: &ProjectConfig) -> Self {
         let settings = ScriptSettings::from_config(found, config);
         Self {
@@ -427,54 +448,6 @@ pub(crate) fn display_path(root: &Path, path: &Path) -> String {
     shown.to_string_lossy().trim_start_matches("./").to_owned()
 }
 
-/// What a script is known by from one look at the disk to the next.
-#[derive(Debug, Clone)]
-pub(crate) enum ScriptKey {
-    /// A tool or an extension, by its file.
-    Script(PathBuf),
-    /// A connector, by its name.
-    Connector(String),
-    /// A prompt, by its file.
-    Agent(PathBuf),
-}
-
-impl ScriptKey {
-    /// The text of the path, or the name, with a number for what it is: paths themselves are
-    /// compared part by part, which takes longer than anything else with many scripts.
-    fn order(&self) -> (u8, &[u8]) {
-        match self {
-            ScriptKey::Script(path) => (0, path.as_os_str().as_bytes()),
-            ScriptKey::Connector(name) => (1, name.as_bytes()),
-            ScriptKey::Agent(path) => (2, path.as_os_str().as_bytes()),
-        }
-    }
-
-    /// By its ending.
-    pub(crate) fn is_starlark(&self) -> bool {
-        matches!(self, ScriptKey::Script(path) if path.extension().is_some_and(|it| it == "star"))
-    }
-}
-
-impl Ord for ScriptKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.order().cmp(&other.order())
-    }
-}
-
-impl PartialOrd for ScriptKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for ScriptKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for ScriptKey {}
-
 /// All scripts, with what was wrong at the last attempt to load each.
 pub(crate) type ScriptEntries = BTreeMap<ScriptKey, Arc<ScriptEntry>>;
 
@@ -501,6 +474,9 @@ pub(crate) enum ScriptProduct {
     Library,
     Connector(ConnectorScript, Arc<CallScope>),
     Prompt(Arc<PromptProduct>),
+    Saved(Arc<SavedScriptProduct>),
+    /// A script that others run by its file.
+    Plain,
 }
 
 impl ScriptProduct {
@@ -549,6 +525,13 @@ impl ScriptEntry {
     pub(crate) fn prompt(&self) -> Option<&PromptProduct> {
         match &self.product {
             Some(ScriptProduct::Prompt(prompt)) => Some(prompt),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn saved_script(&self) -> Option<&Arc<SavedScriptProduct>> {
+        match &self.product {
+            Some(ScriptProduct::Saved(script)) => Some(script),
             _ => None,
         }
     }

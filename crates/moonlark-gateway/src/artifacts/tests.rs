@@ -123,7 +123,7 @@ fn a_handle_that_leads_nowhere_says_what_handles_are() {
     };
     assert_eq!(
         problem("art_abc"),
-        "error[not_found]: there is no artifact 'art_abc'\nhint: artifacts are kept for up to an hour, and the oldest make room for new ones: run what made it again"
+        "error[not_found]: there is no artifact 'art_abc'\nhint: artifacts are kept for up to a day, and the oldest make room for new ones: run what made it again"
     );
     assert_eq!(
         problem("items"),

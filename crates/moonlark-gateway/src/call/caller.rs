@@ -37,6 +37,11 @@ impl Caller {
         self
     }
 
+    /// Whether it is surely the user of this machine.
+    pub fn is_at_home(&self) -> bool {
+        self.name.is_none() && !matches!(self.surface, "mcp" | "rest")
+    }
+
     /// The name that rules know it by. Who has not shown who it is, is nobody,
     /// unless it is surely at this machine.
     pub fn name(&self) -> &str {

@@ -11,7 +11,7 @@ use super::published_snapshot::PublishedSnapshot;
 use super::{Gateway, GatewayInner};
 use crate::admission::{AdmissionLimits, AdmissionQueue};
 use crate::approval::ApprovalLedger;
-use crate::artifacts::ArtifactStore;
+use crate::artifacts::{ArtifactArchive, ArtifactStore};
 use crate::journal::JournalRecorder;
 use crate::learned_shapes::LearnedShapes;
 use crate::metrics::GatewayMetrics;
@@ -41,6 +41,8 @@ pub struct CallRecords {
     pub approvals: Option<Arc<dyn ApprovalLedger>>,
     /// What is seen of calls.
     pub tracer: Option<Arc<dyn CallTracer>>,
+    /// Where artifacts are kept beyond this process.
+    pub artifacts: Option<Arc<dyn ArtifactArchive>>,
 }
 
 impl GatewayBuilder {

@@ -1,7 +1,7 @@
 //! The published snapshot: the catalog, the rules and the server's identity, with a
 //! filtered catalog for each class of callers, made when the first of them comes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::admission::AdmissionLimits;
 use crate::call::Caller;
 use crate::per_catalog::run_blocking;
-use crate::policy::{self, CallPolicy, CallerClass, RuleTerms};
+use crate::policy::{self, CallPolicy, CallerClass, RuleTerms, ToolViewer};
 use crate::server_identity::ServerIdentity;
 use moonlark_core::catalog::Catalog;
 
@@ -46,9 +46,14 @@ pub(super) struct PublishedSnapshot {
     pub(super) policy: Arc<CallPolicy>,
     pub(super) identity: Arc<ServerIdentity>,
     /// Read without a lock; replaced whole by whoever adds one more.
-    seen: ArcSwap<HashMap<CallerClass, CatalogViewCell>>,
+    seen: ArcSwap<HashMap<CatalogViewClass, CatalogViewCell>>,
     adding: Mutex<()>,
+    /// The callers that have tools of their own in the catalog.
+    owners: HashSet<Arc<str>>,
 }
+
+/// Callers that see the same: those to whom the same rules apply and who own the same.
+type CatalogViewClass = (CallerClass, ToolViewer);
 
 /// A catalog that the first of its callers makes, without a lock that others need.
 type CatalogViewCell = Arc<OnceLock<Arc<Catalog>>>;
@@ -59,7 +64,8 @@ impl PublishedSnapshot {
         policy: Arc<CallPolicy>,
         identity: Arc<ServerIdentity>,
     ) -> Self {
-        Self { catalog, policy, identity, seen: ArcSwap::default(), adding: Mutex::default() }
+        let (seen, adding, owners) = (ArcSwap::default(), Mutex::default(), catalog.tool_owners());
+        Self { catalog, policy, identity, seen, adding, owners }
     }
 
     /// With what is given in the place of its own, or none if that is the same.
@@ -91,18 +97,26 @@ impl PublishedSnapshot {
 
     /// The catalog as this caller sees it.
     pub(super) fn catalog_for(&self, caller: &Caller) -> Arc<Catalog> {
-        if self.policy.is_empty() {
+        let viewer = self.viewer_of(caller);
+        if self.policy.is_empty() && viewer == ToolViewer::Everybody {
             return self.catalog.clone();
         }
-        let class = self.policy.caller_class(caller);
+        let class = (self.policy.caller_class(caller), viewer.clone());
         self.view_or_make(class, || {
-            policy::view_for_rules(&self.catalog, self.policy.rules_for(caller))
+            policy::view_for_rules(&self.catalog, self.policy.rules_for(caller), viewer)
         })
+    }
+
+    fn viewer_of(&self, caller: &Caller) -> ToolViewer {
+        if self.owners.is_empty() || caller.is_at_home() {
+            return ToolViewer::Everybody;
+        }
+        self.owners.get(caller.name()).map_or(ToolViewer::Nobody, |it| ToolViewer::Owner(it.clone()))
     }
 
     /// The catalog of this class, or what `make` makes. Other callers of the class wait
     /// for it, callers of other classes do not.
-    fn view_or_make(&self, class: CallerClass, make: impl FnOnce() -> Catalog) -> Arc<Catalog> {
+    fn view_or_make(&self, class: CatalogViewClass, make: impl FnOnce() -> Catalog) -> Arc<Catalog> {
         let known = self.seen.load().get(&class).cloned();
         let cell = known.unwrap_or_else(|| self.add_class(class));
         if let Some(catalog) = cell.get() {
@@ -111,7 +125,7 @@ impl PublishedSnapshot {
         run_blocking(|| cell.get_or_init(|| Arc::new(make())).clone())
     }
 
-    fn add_class(&self, class: CallerClass) -> CatalogViewCell {
+    fn add_class(&self, class: CatalogViewClass) -> CatalogViewCell {
         let _adding = self.adding.lock();
         let known = self.seen.load_full();
         if let Some(cell) = known.get(&class) {
@@ -129,7 +143,6 @@ impl PublishedSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::RuleTerms;
 
     /// A policy that tells `ann` and `ben` apart, and from everybody else.
     fn published() -> PublishedSnapshot {
@@ -151,7 +164,7 @@ mod tests {
         let (begin, began) = tokio::sync::oneshot::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let slow = {
-            let (published, class) = (published.clone(), published.policy.caller_class(&ann));
+            let (published, class) = (published.clone(), (published.policy.caller_class(&ann), ToolViewer::Everybody));
             tokio::spawn(async move {
                 published.view_or_make(class, || {
                     begin.send(()).unwrap();

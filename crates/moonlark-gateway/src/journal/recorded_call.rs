@@ -76,7 +76,11 @@ where
     {
         result = Err(problem);
     }
-    open.end_with_result(&result);
+    // It goes on by itself: its call is made again when the run is resumed.
+    let is_stopped = || call.run().is_some_and(|run| run.stop_problem().is_some());
+    if !(tool.continues_itself && step.is_some() && is_stopped()) {
+        open.end_with_result(&result);
+    }
     result
 }
 
@@ -147,7 +151,7 @@ fn new_call_began(call: &Call, tool: &Tool, id: RecordId) -> CallBegan {
         at: SystemTime::now(),
         tool: tool.name.clone(),
         source: tool.source.name.clone(),
-        effects: tool.effects,
+        effects: tool.effects_on_record(),
         caller: call.caller().clone(),
         args: Value::Null,
         secrets: redaction_scopes(call, tool),

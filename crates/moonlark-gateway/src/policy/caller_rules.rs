@@ -18,12 +18,37 @@ struct CallerRules {
     /// What decides for each tool that exists, by its address; the whole catalog
     /// keeps those from being used again.
     rulings: HashMap<usize, Option<PolicyRuling>>,
+    viewer: ToolViewer,
+}
+
+/// Whose tools exist for a caller, beside those that are everybody's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum ToolViewer {
+    /// Those of all callers.
+    Everybody,
+    /// Those of this caller.
+    Owner(Arc<str>),
+    Nobody,
+}
+
+impl ToolViewer {
+    fn may_see(&self, tool: &Tool) -> bool {
+        match (self, &tool.owner) {
+            (ToolViewer::Everybody, _) | (_, None) => true,
+            (ToolViewer::Owner(name), Some(owner)) => name == owner,
+            (ToolViewer::Nobody, Some(_)) => false,
+        }
+    }
 }
 
 /// A catalog for callers to whom `rules` apply.
-pub(crate) fn view_for_rules(catalog: &Arc<Catalog>, rules: Vec<Arc<PolicyRule>>) -> Catalog {
-    let rulings = compute_rulings(catalog, &rules);
-    catalog.view_for(Box::new(CallerRules { rules, rulings }))
+pub(crate) fn view_for_rules(
+    catalog: &Arc<Catalog>,
+    rules: Vec<Arc<PolicyRule>>,
+    viewer: ToolViewer,
+) -> Catalog {
+    let rulings = compute_rulings(catalog, &rules, &viewer);
+    catalog.view_for(Box::new(CallerRules { rules, rulings, viewer }))
 }
 
 /// What decides for a tool; none if no rule does. What does not exist for
@@ -40,6 +65,9 @@ pub(crate) fn ruling_for(catalog: &Catalog, tool: &Tool) -> Result<Option<Policy
     };
     if let Some(ruling) = seen.rulings.get(&tool_address(tool)) {
         return Ok(ruling.clone());
+    }
+    if !seen.viewer.may_see(tool) {
+        return Err(catalog.not_found_problem(&tool.name));
     }
     match first_matching_rule(&seen.rules, &RuleSubject::from_tool(tool, catalog.tool_names())) {
         Some(rule) if rule.is_denial() => Err(catalog.not_found_problem(&tool.name)),
@@ -106,6 +134,7 @@ fn may_have_tools(rules: &[Arc<PolicyRule>], source: &ConnectingSource, known: &
 fn compute_rulings(
     catalog: &Catalog,
     rules: &[Arc<PolicyRule>],
+    viewer: &ToolViewer,
 ) -> HashMap<usize, Option<PolicyRuling>> {
     // The tools of one source share a scope; so do they under one rule.
     let mut scopes: HashMap<(usize, usize), Arc<CallScope>> = HashMap::new();
@@ -116,7 +145,7 @@ fn compute_rulings(
     };
     let mut rulings = HashMap::with_capacity(catalog.tools().len());
     let doors = catalog.source_resources().iter().map(|offers| &offers.door);
-    for tool in catalog.tools().iter().chain(doors) {
+    for tool in catalog.tools().iter().chain(doors).filter(|it| viewer.may_see(it)) {
         let decides =
             first_matching_rule(rules, &RuleSubject::from_tool(tool, catalog.tool_names()));
         if decides.is_some_and(|rule| rule.is_denial()) {

@@ -129,7 +129,7 @@ impl ReplayLog {
         }
         Ok(match answer {
             Some(answer) => ReplayLookup::Answered(answer),
-            None if is_repeatable(began.effects) && is_repeatable(tool.effects) => {
+            None if is_repeatable(began.effects) && is_repeatable(tool.effects_on_record()) => {
                 ReplayLookup::Unanswered
             }
             None => ReplayLookup::Doubtful,

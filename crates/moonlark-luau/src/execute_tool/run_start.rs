@@ -45,6 +45,10 @@ pub(super) struct StartedRun {
     pub(super) again: bool,
     /// It is looked at.
     pub(super) tracer: Option<Arc<RunTracer>>,
+    /// What the type check looks at, where that is not the script itself.
+    pub(super) checked: Option<Arc<str>>,
+    /// It is a part of another run, which gets its value and nothing beside.
+    pub(super) is_part: bool,
     recorder: Option<Arc<dyn JournalRecorder>>,
     running: RunTimer,
     ended: bool,
@@ -105,6 +109,8 @@ fn refuse_unknown_parameters(args: &Value) -> Result<()> {
         "lost",
         "answers",
         "again",
+        "saved",
+        "arguments",
     ];
     let Some(other) = fields.keys().find(|name| !known.contains(&name.as_str())) else {
         return Ok(());
@@ -189,6 +195,54 @@ fn refuse_incomplete_record(source: &RunRecord) -> Result<()> {
     ))
 }
 
+/// A saved script, with its arguments in it, is to run. One that another run calls is a run
+/// that belongs to the place of that call: if it was begun before, it goes on.
+pub(super) async fn begin_saved_run(
+    call: &Call,
+    script: &str,
+    time: Duration,
+    plan: bool,
+) -> Result<RunStart> {
+    let mut seed = [0; 32];
+    let Some((parent, at)) = call.made_at_site() else {
+        call.fill_random(&mut seed)?;
+        let began = RunBegan { plan, ..new_run_began(call, script, seed, time) };
+        let run = Run::new(&began, call.limits());
+        return Ok(RunStart::Run(StartedRun::new(run, began, time, call).await));
+    };
+    let (parent, id) = (parent.clone(), parent.child_id(at));
+    let as_part = |start: RunStart| match start {
+        RunStart::Run(mut begun) => {
+            begun.run.set_parent(&parent);
+            begun.is_part = true;
+            RunStart::Run(begun)
+        }
+        ended => ended,
+    };
+    if let Some(recorder) = call.gateway().recorder() {
+        match recorder.load_run(id).await {
+            Ok(record) => {
+                if let Some(answer) = recorded_answer(&record) {
+                    return Ok(RunStart::Ended(answer));
+                }
+                let decided = LostCallDecisions::default();
+                let start = continue_run(call, recorder, id, time, decided).await;
+                // What cannot go on by itself stops all that it is a part of: another time, it can.
+                if let Ok(RunStart::Ended(Err(problem))) | Err(problem) = &start {
+                    parent.stop_with(problem.clone());
+                }
+                return start.map(as_part);
+            }
+            Err(problem) if problem.code == ProblemCode::NotFound => {}
+            Err(problem) => return Err(problem),
+        }
+    }
+    call.fill_random(&mut seed)?;
+    let began = RunBegan { run: id, ..new_run_began(call, script, seed, time) };
+    let run = Run::new(&began, call.limits());
+    Ok(as_part(RunStart::Run(StartedRun::new(run, began, time, call).await)))
+}
+
 async fn resume_run(
     call: &Call,
     id: RecordId,
@@ -247,8 +301,8 @@ async fn continue_run(
     let recorder = Some(recorder.clone());
     let script = record.began.script;
     let running = GatewayMetrics::start_run(call.gateway());
-    let (again, tracer, ended) = (true, None, false);
-    let begun = StartedRun { run, script, time, again, tracer, recorder, running, ended };
+    let mut begun = StartedRun::unrecorded(run, script, time, running, recorder);
+    begun.again = true;
     // Before anything else: the script may come to its end without waiting for it.
     if let Some(problem) = doubt {
         let problem = Err(begun.run.stop_with(problem));
@@ -422,8 +476,28 @@ impl StartedRun {
         let recorder = call.gateway().recorder().cloned();
         let script = began.script.clone();
         let running = GatewayMetrics::start_run(call.gateway());
-        let (again, tracer, ended) = (false, None, false);
-        StartedRun { run, script, time, again, tracer, recorder, running, ended }
+        StartedRun::unrecorded(run, script, time, running, recorder)
+    }
+
+    fn unrecorded(
+        run: Arc<Run>,
+        script: String,
+        time: Duration,
+        running: RunTimer,
+        recorder: Option<Arc<dyn JournalRecorder>>,
+    ) -> StartedRun {
+        StartedRun {
+            run,
+            script,
+            time,
+            again: false,
+            tracer: None,
+            checked: None,
+            is_part: false,
+            recorder,
+            running,
+            ended: false,
+        }
     }
 
     /// The run has ended, with what `execute` answers. One that was stopped has no

@@ -253,7 +253,7 @@ const LUAU_KEYWORDS: [&str; 21] = [
     "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 ];
 
-pub(super) fn is_luau_name(name: &str) -> bool {
+pub fn is_luau_name(name: &str) -> bool {
     is_identifier(name) && !LUAU_KEYWORDS.contains(&name)
 }
 

@@ -12,12 +12,13 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use moonlark_child::spawn_to_finish;
 use moonlark_core::content::ToolAnswer;
+use moonlark_core::record_id::RecordId;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, ProblemCode, Result, Tool, Value};
 use moonlark_gateway::call::CallEventSink;
 use moonlark_gateway::call_client::CallClient;
 use moonlark_gateway::gateway::CallOptions;
-use moonlark_gateway::{CallEvent, Caller, Gateway};
+use moonlark_gateway::{Call, CallEvent, Caller, Gateway};
 use rmcp::RoleServer;
 use rmcp::model::{CustomRequest, ServerRequest};
 use rmcp::service::RequestContext;
@@ -29,7 +30,9 @@ use super::mcp_caller::{
     CallContinuation, McpCaller, McpClientSession, PendingClientQuestion, caller_from_request,
     is_answer_to, is_modern,
 };
+use super::own_tasks;
 use super::suspended_calls::{self, SuspendedCall};
+use super::tool_result::AnswerForm;
 use crate::request_trace;
 
 /// What is called.
@@ -49,6 +52,16 @@ pub(crate) struct ResumableCall {
     asked: usize,
     /// What the client is to be told before anything else.
     untold: Option<UntoldNews>,
+    /// To ask which run it is.
+    root: Call,
+}
+
+/// How far a call came in the time that its client waits for it.
+enum PatientCallEnd {
+    Ended(Result<ToolAnswer>),
+    /// It has questions.
+    Asks(ResumableCall),
+    TimeUp(ResumableCall),
 }
 
 /// What belongs to the stream of one request.
@@ -80,11 +93,22 @@ pub(crate) async fn run_call(
         let request = CallFingerprint::from_call(&callee, &args, &caller);
         let mut conversation = suspended_calls::resume_call(id, &request)?;
         conversation.deliver_responses(sequel.responses.unwrap_or_default());
+        if own_tasks::knows_tasks(&context) {
+            let caller = (gateway, &caller);
+            return conversation.run_until_task(caller, &context, wants, request).await;
+        }
         return conversation.run_until_answer(&context, wants, Some(request)).await;
     }
+    let may_be_task = matches!(callee, McpCallee::Named(_))
+        && is_modern(&context)
+        && own_tasks::knows_tasks(&context);
     let request = is_modern(&context).then(|| CallFingerprint::from_call(&callee, &args, &caller));
-    let call =
-        begin_call(gateway, (callee, args), sequel, &context, caller, &wants, session).await?;
+    let begun =
+        begin_call(gateway, (callee, args), sequel, &context, caller.clone(), &wants, session);
+    let call = begun.await?;
+    if let Some(request) = request.clone().filter(|_| may_be_task) {
+        return call.run_until_task((gateway, &caller), &context, wants, request).await;
+    }
     call.run_until_answer(&context, wants, request).await
 }
 
@@ -106,7 +130,7 @@ pub(super) async fn begin_call(
     let options = CallOptions::from(caller).with_client(client).with_events(listen);
     let call = gateway.open_call_when_admitted(options).await?;
     let call = call.with_trace(request_trace::trace_from_request(context));
-    let gateway = gateway.clone();
+    let (gateway, root) = (gateway.clone(), call.clone());
     let running = Box::pin(async move {
         match callee {
             McpCallee::Named(name) => gateway.invoke(&call, &name, args).await,
@@ -114,7 +138,7 @@ pub(super) async fn begin_call(
         }
     });
     let (open, untold) = (Vec::new(), None);
-    Ok(ResumableCall { running, events, questions, open, asked: 0, untold })
+    Ok(ResumableCall { running, events, questions, open, asked: 0, untold, root })
 }
 
 /// Bounded by the limits on log output and by the thinning of progress. What no client is
@@ -248,6 +272,108 @@ impl ResumableCall {
         }
     }
 
+    /// A call that nobody waits for: it can ask nothing.
+    pub(super) fn without_client(
+        gateway: Gateway,
+        call: Call,
+        tool: &'static str,
+        args: Value,
+    ) -> ResumableCall {
+        let root = call.clone();
+        let running = Box::pin(async move { gateway.invoke(&call, tool, args).await });
+        let (_, questions) = mpsc::unbounded_channel();
+        let (open, untold) = (Vec::new(), None);
+        ResumableCall { running, events: None, questions, open, asked: 0, untold, root }
+    }
+
+    /// The run that it is on record as, once it is one.
+    pub(super) fn first_run(&self) -> Option<RecordId> {
+        self.root.first_run()
+    }
+
+    /// Run for a client that knows tasks: until there is an answer or a question, but for no
+    /// longer than it likes to wait. Then the call goes on as a task.
+    async fn run_until_task(
+        self,
+        (gateway, caller): (&Gateway, &Caller),
+        context: &RequestContext<RoleServer>,
+        wants: RequestedNotifications,
+        request: CallFingerprint,
+    ) -> Result<ToolAnswer> {
+        match self.run_patiently(context, &wants).await {
+            PatientCallEnd::Ended(ended) => ended,
+            PatientCallEnd::Asks(call) => Ok(call.suspend_for_input(request)),
+            PatientCallEnd::TimeUp(call) => {
+                let form = AnswerForm::for_request(context);
+                match own_tasks::begin_task(gateway, caller, call, form).await {
+                    Ok(answer) => Ok(answer),
+                    Err(call) => call.run_until_answer(context, wants, Some(request)).await,
+                }
+            }
+        }
+    }
+
+    async fn run_patiently(
+        mut self,
+        context: &RequestContext<RoleServer>,
+        wants: &RequestedNotifications,
+    ) -> PatientCallEnd {
+        let until = own_tasks::task_deadline();
+        loop {
+            if !self.open.is_empty() {
+                // What is asked in the same moment is asked together.
+                tokio::task::yield_now().await;
+                if let Some(ended) = futures::FutureExt::now_or_never(&mut self.running) {
+                    return PatientCallEnd::Ended(ended);
+                }
+                self.gather_questions();
+                self.notify_remaining(&context.peer, wants).await;
+                return PatientCallEnd::Asks(self);
+            }
+            tokio::select! {
+                biased;
+                Some(event) = next_event(&mut self.events) => {
+                    notify_event(&context.peer, event, wants).await;
+                }
+                ended = &mut self.running => {
+                    self.notify_remaining(&context.peer, wants).await;
+                    return PatientCallEnd::Ended(ended);
+                }
+                Some(asked) = self.questions.recv() => self.add_question(asked),
+                // Dropping the call stops everything it started.
+                () = context.ct.cancelled() => {
+                    return PatientCallEnd::Ended(Err(cancelled_problem()));
+                }
+                () = tokio::time::sleep_until(until) => return PatientCallEnd::TimeUp(self),
+            }
+        }
+    }
+
+    /// Run until it ends, or until something is asked.
+    pub(super) async fn next_turn(&mut self) -> Option<Result<ToolAnswer>> {
+        loop {
+            tokio::select! {
+                biased;
+                // There is no stream any more that it could be told on.
+                Some(_) = next_event(&mut self.events) => {}
+                ended = &mut self.running => return Some(ended),
+                Some(asked) = self.questions.recv() => {
+                    self.add_question(asked);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// What the client still has to answer, as it is asked.
+    pub(super) fn open_questions(&self) -> serde_json::Map<String, serde_json::Value> {
+        let question = |(key, PendingClientQuestion { question, .. }): &(String, _)| {
+            let params = Value::Object(question.params.clone()).to_json_lossy();
+            (key.clone(), json!({"method": question.method, "params": params}))
+        };
+        self.open.iter().map(question).collect()
+    }
+
     fn add_question(&mut self, asked: PendingClientQuestion) {
         self.asked += 1;
         let is_open = |name: &String| self.open.iter().any(|(open, _)| open == name);
@@ -264,7 +390,7 @@ impl ResumableCall {
 
     /// Hand what the client sent to whoever asked for it. What it left out, or
     /// answered with something else than asked, stays open and is asked again.
-    fn deliver_responses(&mut self, mut responses: rmcp::model::InputResponses) {
+    pub(super) fn deliver_responses(&mut self, mut responses: rmcp::model::InputResponses) {
         for (key, asked) in std::mem::take(&mut self.open) {
             let response = responses.remove(&key);
             match response.filter(|response| is_answer_to(&asked.question.method, response)) {
@@ -276,14 +402,7 @@ impl ResumableCall {
     }
 
     fn suspend_for_input(self, request: CallFingerprint) -> ToolAnswer {
-        let requests: serde_json::Map<String, serde_json::Value> = self
-            .open
-            .iter()
-            .map(|(key, PendingClientQuestion { question, .. })| {
-                let params = Value::Object(question.params.clone()).to_json_lossy();
-                (key.clone(), json!({"method": question.method, "params": params}))
-            })
-            .collect();
+        let requests = self.open_questions();
         let state = suspended_calls::suspend_call(SuspendedCall { conversation: self, request });
         let answer = json!({
             "resultType": "input_required",

@@ -10,6 +10,8 @@ use moonlark_core::{Catalog, Value};
 use rmcp::model::{ErrorData, Reference, ServerCapabilities};
 use serde_json::{Map, Value as Json, json};
 
+const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+
 /// What this server can do: what Moonlark does, and what the sources add. A
 /// source that is still connecting, or a script that is being loaded, may add anything
 /// that is usual to have.
@@ -21,16 +23,16 @@ pub(super) fn server_capabilities(catalog: &Catalog) -> ServerCapabilities {
         all["prompts"] = json!({"listChanged": true});
         all["completions"] = json!({});
     }
+    // Calls that take long are tasks for clients that know them.
     let mut extensions = Map::new();
+    extensions.insert(TASKS_EXTENSION.to_owned(), json!({}));
     for offers in catalog.source_resources() {
         let Some(Value::Object(theirs)) = offers.capabilities.get("extensions") else { continue };
         for (name, settings) in theirs {
             extensions.entry(name.clone()).or_insert_with(|| settings.to_json_lossy());
         }
     }
-    if !extensions.is_empty() {
-        all["extensions"] = Json::Object(extensions);
-    }
+    all["extensions"] = Json::Object(extensions);
     serde_json::from_value(all).unwrap_or_default()
 }
 

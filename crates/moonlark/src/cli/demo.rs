@@ -75,7 +75,7 @@ const EXAMPLE_FILES: [(&str, &str); 19] = [
 ];
 
 /// What the knowledge base is made from: this project's own guide.
-const GUIDE_FILES: [(&str, &str); 17] = guide![
+const GUIDE_FILES: [(&str, &str); 18] = guide![
     "apis.md",
     "approvals.md",
     "callers.md",
@@ -88,6 +88,7 @@ const GUIDE_FILES: [(&str, &str); 17] = guide![
     "rules.md",
     "runs-and-replay.md",
     "safety.md",
+    "saved-scripts.md",
     "starlark.md",
     "surfaces.md",
     "testing.md",

@@ -6,6 +6,8 @@ mod fork;
 mod resume;
 mod run_lines;
 mod save;
+mod save_test;
+mod save_tool;
 mod show;
 mod trace;
 
@@ -18,7 +20,8 @@ use serde_json::json;
 
 pub(crate) use resume::RunsResumeArgs;
 pub(super) use run_lines::{caller_label, format_local_time, short_id};
-pub(crate) use save::RunsSaveArgs;
+use save::RunsSaveArgs;
+pub(crate) use save_test::SaveTestRequest;
 pub(crate) use trace::RunsTraceArgs;
 
 use super::{CommandResult, GlobalArgs, load_config, print_json, print_line};
@@ -53,8 +56,7 @@ enum RunsCommand {
     Diff(RunsDiffArgs),
     /// Show what the script's variables held at every call, or line. No call is made.
     Trace(RunsTraceArgs),
-    /// Make a run into a test: its script, its answers without secrets, and the calls that are
-    /// expected.
+    /// Make a run into a test or a tool of the project.
     Save(RunsSaveArgs),
 }
 

@@ -12,6 +12,7 @@ use crate::extensions::{self, ScriptFolder};
 use crate::project::Project;
 use crate::scripts::{self, DiscoveredScript, ScriptKind};
 use moonlark_clients::config_paths::normalize_path;
+use crate::saved_scripts;
 use moonlark_config::config_file::LoadedConfig;
 
 /// The script at `path`. `configured` is the name its settings have.
@@ -29,6 +30,8 @@ pub(super) fn find_script(
         Some(ScriptKind::Connector)
     } else if belongs_to_folder(&whole, loaded, &config.agents.dir, agents) {
         Some(ScriptKind::Agent)
+    } else if belongs_to_folder(&whole, loaded, &config.scripts.dir, [].into_iter()) {
+        Some(ScriptKind::Saved)
     } else {
         (!is_starlark_path(path)).then_some(ScriptKind::Tool)
     };
@@ -105,6 +108,9 @@ fn extension_folder(path: &Path, whole: &Path, loaded: &LoadedConfig) -> ScriptF
 /// Its tools; none if it is there for others to load.
 pub(super) async fn load_tools(found: &DiscoveredScript, project: &Project) -> Result<Vec<Tool>> {
     let loaded = project.loaded_config().await;
+    if let ScriptKind::Saved = found.kind {
+        return saved_scripts::load_saved_script(found, &loaded)?.0.map(|_| vec![]);
+    }
     let ScriptKind::Extension(folder) = &found.kind else {
         let script = scripts::prepare_script(found, &loaded)?;
         let (luau, gateway) = (&project.luau, &project.gateway);

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc;
 
-use super::runs::{RunsResumeArgs, RunsSaveArgs, RunsTraceArgs};
+use super::runs::{RunsResumeArgs, RunsTraceArgs, SaveTestRequest};
 use super::source_args::SourceArgs;
 use super::terminal::{CommandConsole, ConsoleWrite};
 use super::{CommandError, CommandResult, GlobalArgs, eprint_line, find_config_path, working_dir};
@@ -41,7 +41,7 @@ pub(crate) enum ServedCommand {
     Get(get::GetArgs),
     Resume(RunsResumeArgs),
     Run(run::ScriptRun),
-    Save(RunsSaveArgs),
+    SaveTest(SaveTestRequest),
     Search(search::SearchArgs),
     SearchTools(search_tools::SearchToolsArgs),
     Sources,
@@ -170,7 +170,7 @@ impl ServedCommand {
             ServedCommand::Get(get) => get.run_in(project, global).await,
             ServedCommand::Resume(resume) => resume.run_in(project, global).await,
             ServedCommand::Run(run) => run.run_in(project, global).await,
-            ServedCommand::Save(save) => save.run_in(project, global).await,
+            ServedCommand::SaveTest(save) => save.run_in(project, global).await,
             ServedCommand::Search(search) => search.run_in(project, global).await,
             ServedCommand::SearchTools(search) => search.run_in(project, global).await,
             ServedCommand::Sources => sources::run_in(project, global).await,
@@ -184,7 +184,7 @@ impl ServedCommand {
         match self {
             ServedCommand::Call(call) => SourceSelection::for_tool(call.tool_name(), project).await,
             // They are about how sources are doing now.
-            ServedCommand::Doctor | ServedCommand::Sources | ServedCommand::Save(_) => {
+            ServedCommand::Doctor | ServedCommand::Sources | ServedCommand::SaveTest(_) => {
                 SourceSelection::All
             }
             ServedCommand::Get(_) | ServedCommand::Search(_) => SourceSelection::Nothing,

@@ -24,11 +24,17 @@ impl Project {
         self.knowledge.apply_config(&state.loaded, sources);
         problems.extend(self.knowledge.renew_search_tool(&mut state.builtin).err());
         let mut tools = state.builtin.clone();
-        match builtin::make_execute_tool(&self.luau, &state.loaded, state.execute.as_ref()) {
+        let has_saved = state.scripts.values().any(|it| it.saved_script().is_some());
+        let old = state.execute.as_ref();
+        match builtin::make_execute_tool(&self.luau, &state.loaded, has_saved, old) {
             Ok(execute) => state.execute = Some(execute),
             Err(problem) => problems.push(problem),
         }
-        tools.extend(state.execute.iter().map(|(_, tool)| tool.clone()));
+        tools.extend(state.execute.iter().map(|it| it.tool.clone()));
+        match self.saved_scripts.tools_for_agents(&state.loaded) {
+            Ok(more) => tools.extend(more),
+            Err(problem) => problems.push(problem),
+        }
         let libraries = (!state.loading).then(|| ScriptFileUseCounts::count_uses(&state.scripts));
         for (key, file) in &state.found {
             let Some(entry) = state.scripts.get(key) else {
@@ -37,6 +43,13 @@ impl Project {
             };
             problems.extend(libraries.as_ref().and_then(|it| it.unused_library_problem(entry)));
             tools.extend(entry.tools().iter().cloned());
+            if let (Some(saved), Some(execute)) = (entry.saved_script(), &state.execute) {
+                let expose = entry.settings.exposure();
+                match saved.make_tool(&self.luau, file, expose, &execute.settings) {
+                    Ok(tool) => tools.push(tool),
+                    Err(problem) => problems.push(problem),
+                }
+            }
             problems.extend(entry.problem.clone());
         }
         let prompts = state
@@ -47,6 +60,7 @@ impl Project {
         problems.extend(state.config_problems.iter().cloned());
         (state.tools, state.problems) = (tools, problems);
         self.publish_catalog(state);
+        self.saved_scripts.note_published(state.scripts.values().filter_map(|it| it.saved_script()));
     }
 
     /// Put the next catalog together, and publish it with the rules and limits of the same

@@ -15,6 +15,7 @@ use moonlark_starlark::StarlarkEngine;
 use super::Project;
 use crate::extensions;
 use crate::prompt_scripts;
+use crate::saved_scripts;
 use crate::scripts::{
     self, DiscoveredScript, ScriptEntry, ScriptKind, ScriptLoadSettings, ScriptProduct,
 };
@@ -31,7 +32,10 @@ impl Project {
         let (luau, starlark) = (self.luau.clone(), self.starlark.clone());
         let gateway = self.gateway.clone();
         let turns = match found.kind {
-            ScriptKind::Tool | ScriptKind::Connector | ScriptKind::Agent => self.lua_turns.clone(),
+            ScriptKind::Tool
+            | ScriptKind::Connector
+            | ScriptKind::Agent
+            | ScriptKind::Saved => self.lua_turns.clone(),
             ScriptKind::Extension(_) => self.starlark_turns.clone(),
         };
         async move {
@@ -59,7 +63,7 @@ impl Project {
 }
 
 /// What a script has, and the files that it read for that.
-type LoadedProduct = (Result<ScriptProduct>, BTreeMap<String, String>);
+pub(crate) type LoadedProduct = (Result<ScriptProduct>, BTreeMap<String, String>);
 
 struct ScriptLoader<'a> {
     found: &'a DiscoveredScript,
@@ -71,6 +75,7 @@ impl ScriptLoader<'_> {
     async fn load_product(&self, luau: &LuauEngine, starlark: &StarlarkEngine) -> LoadedProduct {
         let prepared = match &self.found.kind {
             ScriptKind::Extension(folder) => self.load_extension(folder, starlark).await,
+            ScriptKind::Saved => saved_scripts::load_saved_script(self.found, self.loaded),
             _ => self.load_lua_script(luau).await,
         };
         prepared.unwrap_or_else(|problem| {
@@ -94,7 +99,7 @@ impl ScriptLoader<'_> {
                     prompt.and_then(|it| prompt_scripts::prompt_product(self.found, it, scope));
                 (prompt.map(|it| ScriptProduct::Prompt(Arc::new(it))), texts)
             }
-            ScriptKind::Tool | ScriptKind::Extension(_) => {
+            ScriptKind::Tool | ScriptKind::Extension(_) | ScriptKind::Saved => {
                 let (tool, texts) = luau.load_tool(script, self.gateway).await;
                 (tool.map(|tool| self.expose_tools(vec![tool])), texts)
             }

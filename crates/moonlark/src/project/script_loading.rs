@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::{Project, ProjectState, ReloadProblem, ReloadReport};
 use crate::connectors;
 use crate::prompt_scripts;
+use crate::saved_scripts;
 use crate::scripts::{
     self, DiscoveredScript, ScriptEntries, ScriptEntry, ScriptKey, ScriptKind, ScriptLoadSettings,
 };
@@ -111,6 +112,7 @@ impl Project {
 
     /// Load scripts again whenever somebody says that the disk has changed, for ever.
     pub(crate) async fn load_scripts_on_change(&self, mut tell: impl FnMut(ReloadReport) + Send) {
+        self.saved_scripts.follow_changes(self.look_again.clone());
         loop {
             self.look_again.notified().await;
             self.load_scripts(&mut tell).await;
@@ -380,10 +382,13 @@ fn find_all_scripts(loaded: &LoadedConfig) -> (Vec<(ScriptKey, DiscoveredScript)
     problems.extend(more_problems);
     let (prompts, prompt_problems) = prompt_scripts::find_prompt_scripts(loaded);
     problems.extend(prompt_problems);
+    let (saved, saved_problems) = saved_scripts::find_saved_scripts(loaded);
+    problems.extend(saved_problems);
+    let saved = saved.into_iter().map(|it| (ScriptKey::Saved(it.path.clone()), it));
     let scripts = found.into_iter().map(|it| (ScriptKey::Script(it.path.clone()), it));
     let connectors = more.into_iter().map(|(name, it)| (ScriptKey::Connector(name), it));
     let prompts = prompts.into_iter().map(|it| (ScriptKey::Agent(it.path.clone()), it));
-    (scripts.chain(connectors).chain(prompts).collect(), problems)
+    (scripts.chain(connectors).chain(prompts).chain(saved).collect(), problems)
 }
 
 fn scan_disk(loaded: &LoadedConfig, known: &ScriptEntries) -> DiskScan {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::Project;
 use crate::extensions;
+use crate::saved_scripts;
 use crate::scripts::ScriptKey;
 use moonlark_config::config_file;
 
@@ -72,8 +73,12 @@ impl Project {
             list.add_script_folder(loaded.root.join(&config.tools.dir));
             list.add_script_folder(loaded.root.join(&config.connectors.dir));
             list.add_script_folder(loaded.root.join(&config.agents.dir));
+            list.add_script_folder(loaded.root.join(&config.scripts.dir));
+            if saved_scripts::may_agents_save(config) {
+                list.add_script_folder(saved_scripts::saved_scripts_folder(&loaded));
+            }
             for (key, _) in &state.found {
-                if let ScriptKey::Script(path) | ScriptKey::Agent(path) = key {
+                if let ScriptKey::Script(path) | ScriptKey::Agent(path) | ScriptKey::Saved(path) = key {
                     list.add_file(path.clone());
                 }
             }

@@ -52,15 +52,15 @@ hint: add command = \"npx\" with args, or url = \"https://…\"",
             "error[bad_config]: tools.script.jira.rate: \"10/fortnight\" is no rate such as \"10/s\", \"600/min\" or \"5000/h\"
   --> moonlark.toml:17:1
 hint: for example: rate = \"10/min\"",
-            "error[bad_config]: tools.script.jira.allow[0]: \"nett:x\" is not a grant: the kind is none of net, env, fs, exec, sqlite, sql, tool
+            "error[bad_config]: tools.script.jira.allow[0]: \"nett:x\" is not a grant: the kind is none of net, env, fs, exec, sqlite, sql, tool, scripts
   --> moonlark.toml:18:10
-hint: grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"net:10.0.0.0/8\", \"env:NAME\", \"fs:write\", \"exec:git\", \"sqlite:../data/app.db\", \"sql:write\" or \"tool:jira_*\"",
+hint: grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"net:10.0.0.0/8\", \"env:NAME\", \"fs:write\", \"exec:git\", \"sqlite:../data/app.db\", \"sql:write\", \"scripts:write\" or \"tool:jira_*\"",
             "error[bad_config]: tools.script.jira.allow[2]: \"fs:wirte\" is not a grant: only \"fs:write\" exists; reading is allowed anyway
   --> moonlark.toml:18:39
-hint: grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"net:10.0.0.0/8\", \"env:NAME\", \"fs:write\", \"exec:git\", \"sqlite:../data/app.db\", \"sql:write\" or \"tool:jira_*\"",
+hint: grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"net:10.0.0.0/8\", \"env:NAME\", \"fs:write\", \"exec:git\", \"sqlite:../data/app.db\", \"sql:write\", \"scripts:write\" or \"tool:jira_*\"",
             "error[bad_config]: tools.script.jira.allow[3]: \"tool:\" is not a grant: it names nothing
   --> moonlark.toml:18:51
-hint: grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"net:10.0.0.0/8\", \"env:NAME\", \"fs:write\", \"exec:git\", \"sqlite:../data/app.db\", \"sql:write\" or \"tool:jira_*\"",
+hint: grants look like \"net:api.github.com\", \"net:127.0.0.1:8080\", \"net:10.0.0.0/8\", \"env:NAME\", \"fs:write\", \"exec:git\", \"sqlite:../data/app.db\", \"sql:write\", \"scripts:write\" or \"tool:jira_*\"",
             "error[bad_config]: connectors.filesystem.docs.include: error parsing glob 'a[': unclosed character class; missing ']'
   --> moonlark.toml:22:1
 hint: for example: include = [\"**/*.md\"]",

@@ -85,8 +85,13 @@ impl Shop {
             ..CallScope::default()
         };
         let max_timeout = limits.timeout;
-        let settings =
-            ExecuteSettings { scope, check: LuauCheckMode::Off, max_timeout, result: 1 << 16 };
+        let settings = ExecuteSettings {
+            scope,
+            check: LuauCheckMode::Off,
+            max_timeout,
+            result: 1 << 16,
+            has_saved_scripts: true,
+        };
         let done: Arc<Mutex<Done>> = Arc::default();
         let pace = Arc::new(AtomicU64::new(pace));
         let tool =

@@ -63,8 +63,13 @@ impl World {
             ..CallScope::default()
         };
         let max_timeout = self.limits.timeout;
-        let settings =
-            ExecuteSettings { scope, check: self.check, max_timeout, result: self.result };
+        let settings = ExecuteSettings {
+            scope,
+            check: self.check,
+            max_timeout,
+            result: self.result,
+            has_saved_scripts: true,
+        };
         let mut tools = tools(&self.seen);
         tools.push(Arc::new(self.engine.execute_tool(settings).unwrap()));
         Gateway::new(Catalog::new(self.modules.clone(), tools, &[], vec![]), 100)

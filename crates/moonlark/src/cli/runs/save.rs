@@ -1,115 +1,61 @@
-//! `moonlark runs save`: a run made into a test.
-
-use std::path::{Path, PathBuf};
+//! `moonlark runs save`: a run made into a test or into a tool.
 
 use clap::Args;
-use moonlark_core::{Problem, Result};
-use serde::{Deserialize, Serialize};
+use moonlark_core::Problem;
 
-use super::super::served_command::ServedCommand;
 use super::super::source_args::SourceArgs;
-use super::super::{
-    CommandResult, GlobalArgs, cli_caller, display_path, load_config, print_json, print_line,
-};
-use crate::project::Project;
+use super::super::{CommandResult, GlobalArgs, load_config};
+use super::save_test::SaveTestRequest;
+use super::save_tool::SaveToolRequest;
 use crate::project_journal;
-use crate::run_tests::{RUN_TEST_SUFFIX, RunTestFile, expect_replayed};
 
-/// The folder of scripts, in the project.
-const SCRIPTS_FOLDER: &str = "scripts";
-/// Letters of a test's name.
-const MAX_TEST_NAME_LENGTH: usize = 64;
+/// What stands for the id of the newest run.
+const NEWEST_RUN: &str = "last";
 
-#[derive(Args, Serialize, Deserialize)]
+#[derive(Args)]
 pub(crate) struct RunsSaveArgs {
-    /// The run: its id, or the beginning or end of it.
+    /// The run: its id, or the beginning or end of it; `last` is the newest.
     id: String,
-    /// Write the test scripts/NAME.runtest.json and its script scripts/NAME.luau, which
+    /// Write the test tests/NAME.runtest.json and its script tests/NAME.luau, which
     /// `moonlark test` replays without a server.
-    #[arg(long, value_name = "NAME", required = true)]
-    as_test: String,
-    /// Write over files that are there.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME", required_unless_present = "as_tool")]
+    as_test: Option<String>,
+    /// Write over a test that is there.
+    #[arg(long, requires = "as_test")]
     replace: bool,
-    #[serde(skip)]
+    /// Write a Luau tool of this name, with a test beside it.
+    #[arg(long, value_name = "NAME", conflicts_with = "as_test")]
+    as_tool: Option<String>,
+    /// A literal of the script that becomes a parameter, such as '"Bonn"=city'; with its
+    /// line before it, such as 3:12=left, only the one there.
+    #[arg(long, value_name = "[LINE:]LITERAL=NAME", requires = "as_tool")]
+    param: Vec<String>,
+    /// A tool without parameters.
+    #[arg(long, conflicts_with = "param", requires = "as_tool")]
+    no_params: bool,
     #[command(flatten)]
     servers: SourceArgs,
 }
 
 impl RunsSaveArgs {
-    pub(super) async fn run(mut self, global: &GlobalArgs) -> CommandResult {
-        // Before anything is started for it.
-        let reader = project_journal::journal_reader(&load_config(global)?);
-        self.id = reader.find_run(&self.id)?.to_string();
-        check_test_name(&self.as_test)?;
-        let servers = std::mem::take(&mut self.servers);
-        ServedCommand::Save(self).run(servers, global).await
-    }
-
-    pub(crate) async fn run_in(self, project: &Project, global: &GlobalArgs) -> CommandResult {
-        check_test_name(&self.as_test)?;
-        let loaded = project.loaded_config().await;
-        let folder = loaded.root.join(SCRIPTS_FOLDER);
-        let script = folder.join(format!("{}.luau", self.as_test));
-        let test = folder.join(format!("{}{RUN_TEST_SUFFIX}", self.as_test));
-        project.flush_journal().await?;
-        let record = project_journal::journal_reader(&loaded).load_record(self.id.parse()?)?;
-        super::super::wait_for_sources(project).await;
-        let catalog = project.gateway.catalog_for(&cli_caller());
-        let name = format!("{}.luau", self.as_test);
-        let (mut file, text) = RunTestFile::from_record(&record, &catalog, name)?;
-        // A run without an end has no result to expect.
-        if record.ended.as_ref().is_none_or(|ended| ended.answer.is_none()) {
-            return Err(Problem::bad_request(format!("run {} has not ended", self.id))
-                .with_hint(format!("`moonlark runs resume {}` goes on with it", self.id))
-                .into());
+    pub(super) async fn run(self, global: &GlobalArgs) -> CommandResult {
+        let loaded = load_config(global)?;
+        let reader = project_journal::journal_reader(&loaded);
+        let id = match self.id.as_str() {
+            NEWEST_RUN => {
+                reader.list_runs(1, None)?.first().map(|run| run.id).ok_or_else(|| {
+                    Problem::not_found("there is no run yet")
+                        .with_hint("`moonlark run FILE` makes one")
+                })?
+            }
+            id => reader.find_run(id)?,
+        };
+        if let Some(as_test) = self.as_test {
+            let request = SaveTestRequest { id: id.to_string(), as_test, replace: self.replace };
+            return request.run(self.servers, global).await;
         }
-        expect_replayed(&mut file, &text, project).await?;
-        if !self.replace {
-            check_is_free(&test, None)?;
-            check_is_free(&script, Some(&text))?;
-        }
-        let written = serde_json::to_string_pretty(&file)
-            .map_err(|error| Problem::internal(format!("the test cannot be written: {error}")))?;
-        write_file(&script, &text)?;
-        write_file(&test, &format!("{written}\n"))?;
-        if global.json {
-            let (test, script) = (display_path(&test), display_path(&script));
-            print_json(
-                &serde_json::json!({"test": test, "script": script, "calls": file.calls.len()}),
-            );
-        } else {
-            print_line(format!("wrote {} and {}", display_path(&test), display_path(&script)));
-            print_line(
-                "`moonlark test` replays it; `moonlark test --drift` makes its read-only calls",
-            );
-        }
-        Ok(())
+        let as_tool = self.as_tool.unwrap_or_default();
+        let (param, no_params) = (self.param, self.no_params);
+        SaveToolRequest { id, as_tool, param, no_params }.run(&loaded, global).await
     }
-}
-
-fn check_test_name(name: &str) -> Result<()> {
-    let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if !name.is_empty() && name.len() <= MAX_TEST_NAME_LENGTH && name.chars().all(is_letter) {
-        return Ok(());
-    }
-    Err(Problem::bad_request(format!("{name:?} is no name for a test"))
-        .with_hint("use letters, digits, _ and -, such as --as-test weekly_report"))
-}
-
-/// Unless it is there already, as it is to be.
-fn check_is_free(file: &Path, text: Option<&str>) -> Result<()> {
-    match std::fs::read_to_string(file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Ok(known) if text == Some(known.as_str()) => Ok(()),
-        _ => Err(Problem::bad_request(format!("{} is there already", display_path(file)))
-            .with_hint("choose another name, or write over it with --replace")),
-    }
-}
-
-fn write_file(file: &PathBuf, text: &str) -> Result<()> {
-    moonlark_state::write_user_file(file, text).map_err(|error| {
-        Problem::unavailable(format!("{} cannot be written: {error}", display_path(file)))
-            .with_retryable(false)
-    })
 }
