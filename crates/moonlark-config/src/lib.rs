@@ -68,8 +68,8 @@ pub use policy_config::{
     PolicyConfig, PolicyRuleConfig, RuleActionConfig, RuleEffectConfig, RuleScopeConfig,
     RuleSourceKindConfig,
 };
-pub use scripts_config::SavedScriptsConfig;
 pub use script_config::{ConfigSecret, ScriptConfig};
+pub use scripts_config::SavedScriptsConfig;
 pub use server_auth_config::ServerAuthConfig;
 pub use source_tool_config::{SourceToolConfig, SourceToolEffects, to_tool_values, tool_configs};
 pub(crate) use source_tool_config::{find_tool_faults, fixed_arguments, web_address_fault};

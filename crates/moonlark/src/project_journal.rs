@@ -12,7 +12,8 @@ use moonlark_gateway::artifacts::ArtifactArchive;
 use moonlark_gateway::gateway::CallRecords;
 use moonlark_gateway::{Caller, Gateway};
 use moonlark_journal::{
-    ApprovalSettings, ApprovalStore, ArtifactFiles, Journal, JournalReader, JournalSettings, JournalWatcher,
+    ApprovalSettings, ApprovalStore, ArtifactFiles, Journal, JournalReader, JournalSettings,
+    JournalWatcher,
 };
 use tokio::task::JoinSet;
 

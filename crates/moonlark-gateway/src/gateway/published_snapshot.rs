@@ -111,12 +111,18 @@ impl PublishedSnapshot {
         if self.owners.is_empty() || caller.is_at_home() {
             return ToolViewer::Everybody;
         }
-        self.owners.get(caller.name()).map_or(ToolViewer::Nobody, |it| ToolViewer::Owner(it.clone()))
+        self.owners
+            .get(caller.name())
+            .map_or(ToolViewer::Nobody, |it| ToolViewer::Owner(it.clone()))
     }
 
     /// The catalog of this class, or what `make` makes. Other callers of the class wait
     /// for it, callers of other classes do not.
-    fn view_or_make(&self, class: CatalogViewClass, make: impl FnOnce() -> Catalog) -> Arc<Catalog> {
+    fn view_or_make(
+        &self,
+        class: CatalogViewClass,
+        make: impl FnOnce() -> Catalog,
+    ) -> Arc<Catalog> {
         let known = self.seen.load().get(&class).cloned();
         let cell = known.unwrap_or_else(|| self.add_class(class));
         if let Some(catalog) = cell.get() {
@@ -164,7 +170,8 @@ mod tests {
         let (begin, began) = tokio::sync::oneshot::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let slow = {
-            let (published, class) = (published.clone(), (published.policy.caller_class(&ann), ToolViewer::Everybody));
+            let (published, class) =
+                (published.clone(), (published.policy.caller_class(&ann), ToolViewer::Everybody));
             tokio::spawn(async move {
                 published.view_or_make(class, || {
                     begin.send(()).unwrap();

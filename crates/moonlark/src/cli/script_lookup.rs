@@ -10,9 +10,9 @@ use super::test::test_files::ScriptTests;
 use super::{CommandError, display_path, near_hint, working_dir};
 use crate::extensions::{self, ScriptFolder};
 use crate::project::Project;
+use crate::saved_scripts;
 use crate::scripts::{self, DiscoveredScript, ScriptKind};
 use moonlark_clients::config_paths::normalize_path;
-use crate::saved_scripts;
 use moonlark_config::config_file::LoadedConfig;
 
 /// The script at `path`. `configured` is the name its settings have.

@@ -60,7 +60,8 @@ impl Project {
         problems.extend(state.config_problems.iter().cloned());
         (state.tools, state.problems) = (tools, problems);
         self.publish_catalog(state);
-        self.saved_scripts.note_published(state.scripts.values().filter_map(|it| it.saved_script()));
+        self.saved_scripts
+            .note_published(state.scripts.values().filter_map(|it| it.saved_script()));
     }
 
     /// Put the next catalog together, and publish it with the rules and limits of the same

@@ -32,10 +32,9 @@ impl Project {
         let (luau, starlark) = (self.luau.clone(), self.starlark.clone());
         let gateway = self.gateway.clone();
         let turns = match found.kind {
-            ScriptKind::Tool
-            | ScriptKind::Connector
-            | ScriptKind::Agent
-            | ScriptKind::Saved => self.lua_turns.clone(),
+            ScriptKind::Tool | ScriptKind::Connector | ScriptKind::Agent | ScriptKind::Saved => {
+                self.lua_turns.clone()
+            }
             ScriptKind::Extension(_) => self.starlark_turns.clone(),
         };
         async move {

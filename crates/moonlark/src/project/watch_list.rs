@@ -78,7 +78,9 @@ impl Project {
                 list.add_script_folder(saved_scripts::saved_scripts_folder(&loaded));
             }
             for (key, _) in &state.found {
-                if let ScriptKey::Script(path) | ScriptKey::Agent(path) | ScriptKey::Saved(path) = key {
+                if let ScriptKey::Script(path) | ScriptKey::Agent(path) | ScriptKey::Saved(path) =
+                    key
+                {
                     list.add_file(path.clone());
                 }
             }

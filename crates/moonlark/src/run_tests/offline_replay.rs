@@ -18,7 +18,7 @@ use moonlark_gateway::run::{
 use serde_json::Value as Json;
 
 use super::run_test_file::RunTestFile;
-use crate::builtin::{self, CachedExecuteTool};
+use crate::builtin;
 use crate::cli::cli_caller;
 use crate::project::Project;
 
@@ -105,8 +105,7 @@ impl TestReplay {
         let record = file.to_record(script)?;
         let id = record.began.run;
         let loaded = project.loaded_config().await;
-        let (_, execute): CachedExecuteTool =
-            builtin::make_execute_tool(&project.luau, &loaded, None)?;
+        let execute = builtin::make_execute_tool(&project.luau, &loaded, true, None)?.tool;
         let mut tools = file.stand_in_tools()?;
         tools.retain(|tool| tool.name != execute.name);
         tools.push(execute);

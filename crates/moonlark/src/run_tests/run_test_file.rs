@@ -68,6 +68,7 @@ enum RunTestSource {
     Extension,
     Upstream,
     Api,
+    Saved,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -242,6 +243,7 @@ impl RunTestTool {
                 SourceKind::Extension => RunTestSource::Extension,
                 SourceKind::Upstream => RunTestSource::Upstream,
                 SourceKind::Api => RunTestSource::Api,
+                SourceKind::Saved => RunTestSource::Saved,
             },
             read_only: tool.effects.read_only,
             input: (**tool.input.json()).clone(),
@@ -263,6 +265,7 @@ impl RunTestTool {
             RunTestSource::Extension => SourceKind::Extension,
             RunTestSource::Upstream => SourceKind::Upstream,
             RunTestSource::Api => SourceKind::Api,
+            RunTestSource::Saved => SourceKind::Saved,
         };
         let source = Arc::new(Source { kind, name: self.source.clone() });
         let body = ToolBody::from_fn(|_, _| Err(Problem::internal("a test makes no call")));

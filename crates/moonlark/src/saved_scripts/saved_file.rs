@@ -33,9 +33,16 @@ impl SavedFile {
         let Some(FirstLine { owner, version, saved_at }) = read else {
             return Err(Problem::bad_script("the file does not say who saved it")
                 .at_location(SourceLocation::at_line(file, 1))
-                .with_hint("this folder is Moonlark's own: put scripts of the project into scripts/"));
+                .with_hint(
+                    "this folder is Moonlark's own: put scripts of the project into scripts/",
+                ));
         };
-        Ok(SavedFile { owner: owner.into(), version: version.max(1), saved_at, text: rest.to_owned() })
+        Ok(SavedFile {
+            owner: owner.into(),
+            version: version.max(1),
+            saved_at,
+            text: rest.to_owned(),
+        })
     }
 
     pub(super) fn to_text(&self) -> String {

@@ -170,7 +170,8 @@ impl StorePlace {
 
     /// The versions that are kept, the newest first.
     pub(super) fn versions(&self, name: &str) -> Vec<SavedFile> {
-        let entries = fs::read_dir(self.folder.join(VERSIONS_FOLDER)).into_iter().flatten().flatten();
+        let entries =
+            fs::read_dir(self.folder.join(VERSIONS_FOLDER)).into_iter().flatten().flatten();
         let mut all: Vec<SavedFile> = entries
             .filter(|entry| version_of(&entry.path(), name).is_some())
             .filter_map(|entry| read_saved_file(&entry.path()).ok())
@@ -316,7 +317,10 @@ mod tests {
         let (_folder, place) = store();
         for version in 1..=30 {
             let text = format!("return {version}");
-            assert_eq!(save(&place, "report", &text, if version == 1 { "ann" } else { "ben" }), Ok(version));
+            assert_eq!(
+                save(&place, "report", &text, if version == 1 { "ann" } else { "ben" }),
+                Ok(version)
+            );
         }
         let kept: Vec<u32> = place.versions("report").iter().map(|it| it.version).collect();
         assert_eq!(kept, (11..=30).rev().collect::<Vec<_>>());
@@ -360,7 +364,11 @@ mod tests {
         }
         let bytes = |folder: &Path| -> u64 {
             let files = fs::read_dir(folder).unwrap().flatten();
-            files.filter_map(|it| it.metadata().ok()).filter(|it| it.is_file()).map(|it| it.len()).sum()
+            files
+                .filter_map(|it| it.metadata().ok())
+                .filter(|it| it.is_file())
+                .map(|it| it.len())
+                .sum()
         };
         let all = bytes(&place.folder) + bytes(&place.folder.join(VERSIONS_FOLDER));
         assert!(all <= MAX_BYTES_PER_OWNER, "{all}");

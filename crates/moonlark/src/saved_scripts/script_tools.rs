@@ -25,14 +25,17 @@ impl SavedScriptStore {
     pub(super) fn make_tools(&self) -> Result<Vec<Arc<Tool>>> {
         let name = json!({"type": "string", "description": "Its name, without sdk.scripts"});
         let version = json!({"type": "integer", "minimum": 1});
-        let writes = CallEffects { destructive: false, open_world: false, ..CallEffects::default() };
+        let writes =
+            CallEffects { destructive: false, open_world: false, ..CallEffects::default() };
         let removes = CallEffects { destructive: true, ..writes };
         let store = self.clone();
-        let save = ToolBody::from_async_fn(move |call, args| save_script(store.clone(), call, args));
+        let save =
+            ToolBody::from_async_fn(move |call, args| save_script(store.clone(), call, args));
         let store = self.clone();
         let list = ToolBody::from_async_fn(move |call, _| list_scripts(store.clone(), call));
         let store = self.clone();
-        let show = ToolBody::from_async_fn(move |call, args| show_script(store.clone(), call, args));
+        let show =
+            ToolBody::from_async_fn(move |call, args| show_script(store.clone(), call, args));
         let store = self.clone();
         let restore =
             ToolBody::from_async_fn(move |call, args| restore_script(store.clone(), call, args));
@@ -175,7 +178,10 @@ async fn check_script(call: &Call, text: &str) -> Result<SavedScript> {
     match check::problem_from_findings(&findings, NEW_SCRIPT_FILE) {
         Some(problem) => {
             let message = problem.message.replace("nothing was called", "nothing was saved");
-            let hint = problem.hint.as_deref().map(|it| it.replace("nothing was called", "nothing was saved"));
+            let hint = problem
+                .hint
+                .as_deref()
+                .map(|it| it.replace("nothing was called", "nothing was saved"));
             Err(problem.clone().with_message(message).with_optional_hint(hint))
         }
         None => Ok(script),
@@ -185,7 +191,8 @@ async fn check_script(call: &Call, text: &str) -> Result<SavedScript> {
 fn check_is_not_of_the_project(call: &Call, name: &str) -> Result<()> {
     let is_of_the_project = |tool: &Arc<Tool>| tool.owner.is_none();
     let catalog = call.gateway().catalog();
-    let known = catalog.find_tool(&format!("scripts.{name}")).ok().filter(|it| is_of_the_project(it));
+    let known =
+        catalog.find_tool(&format!("scripts.{name}")).ok().filter(|it| is_of_the_project(it));
     let is_saved = known.is_some_and(|tool| tool.tags.iter().any(|tag| tag == SAVED_BY_AGENT_TAG));
     match known {
         Some(_) if !is_saved => {
@@ -201,8 +208,9 @@ fn check_is_not_of_the_project(call: &Call, name: &str) -> Result<()> {
 pub(super) const SAVED_BY_AGENT_TAG: &str = "saved";
 
 fn somebody_elses_problem(name: &str) -> Problem {
-    Problem::forbidden(format!("{name} is a saved script of somebody else"))
-        .with_hint("choose another name; scripts:write-all in execute.allow lets all callers change all")
+    Problem::forbidden(format!("{name} is a saved script of somebody else")).with_hint(
+        "choose another name; scripts:write-all in execute.allow lets all callers change all",
+    )
 }
 
 async fn saved_answer(store: &SavedScriptStore, script: &SavedScript, version: u32) -> Value {
@@ -240,7 +248,8 @@ async fn list_scripts(store: SavedScriptStore, call: Call) -> Result<Value> {
         match stored {
             Some(stored) => {
                 fields.insert("version".to_owned(), Value::Int(i64::from(stored.file.version)));
-                let whose = if stored.file.owner == rights.owner { "yours" } else { &stored.file.owner };
+                let whose =
+                    if stored.file.owner == rights.owner { "yours" } else { &stored.file.owner };
                 fields.insert("of".to_owned(), whose.into());
             }
             None => {
@@ -340,7 +349,8 @@ fn find_visible(place: &StorePlace, rights: &ScriptRights, name: &str) -> Result
         let near = nearest_name(name, known.iter().map(|it| it.name.as_str()));
         let hint = match near {
             Some(near) => format!("did you mean {near}?"),
-            None => "list_scripts has those that are there; files of the project are not shown".to_owned(),
+            None => "list_scripts has those that are there; files of the project are not shown"
+                .to_owned(),
         };
         let message = format!("there is no saved script {} of yours", shorten_text(name));
         Problem::not_found(message).with_hint(hint)

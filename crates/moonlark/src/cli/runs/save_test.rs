@@ -7,9 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::served_command::ServedCommand;
 use super::super::source_args::SourceArgs;
-use super::super::{
-    CommandResult, GlobalArgs, cli_caller, display_path, print_json, print_line,
-};
+use super::super::{CommandResult, GlobalArgs, cli_caller, display_path, print_json, print_line};
 use crate::project::Project;
 use crate::project_journal;
 use crate::run_tests::{RUN_TEST_SUFFIX, RunTestFile, expect_replayed};

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use moonlark_core::{Problem, Result, SourceLocation};
 use moonlark_core::record_id::RecordId;
+use moonlark_core::{Problem, Result, SourceLocation};
 use moonlark_gateway::journal::JournalRecorder;
 use moonlark_state::write_user_file;
 use serde_json::json;

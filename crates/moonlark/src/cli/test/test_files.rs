@@ -40,10 +40,7 @@ impl TestFile {
     /// A file that was written to test something, and tests nothing.
     pub(super) fn no_tests_problem(&self) -> Problem {
         let hint = match self.subject.kind {
-            ScriptKind::Tool
-            | ScriptKind::Connector
-            | ScriptKind::Agent
-            | ScriptKind::Saved => {
+            ScriptKind::Tool | ScriptKind::Connector | ScriptKind::Agent | ScriptKind::Saved => {
                 "a test is a global function whose name begins with test_: \
                  function test_adds() … end; neither a local function nor a returned table is one"
             }
