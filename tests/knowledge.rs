@@ -6,6 +6,8 @@ mod documents;
 mod faults;
 mod following;
 mod jira;
+mod languages;
+mod models;
 mod offered;
 mod queries;
 mod questions;

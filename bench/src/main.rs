@@ -8,6 +8,7 @@
 // What the product must not do is nothing to tools.
 #![allow(clippy::disallowed_methods)]
 
+mod bootstrap;
 mod calls;
 mod echo;
 mod engines;

@@ -3,7 +3,7 @@
 //! A set is a folder: `corpus.jsonl` (`id` or `_id`, `title`, `text`),
 //! `queries.jsonl` (`id`, `text`), `qrels.tsv` (query, document, relevance).
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -94,9 +94,14 @@ impl Set {
     }
 
     /// What a way to rank documents is worth here.
-    pub(super) fn judge(&self, mut rank: impl FnMut(&str) -> Vec<usize>) -> Worth {
-        let mut sum = Worth::default();
-        for (question, relevant) in &self.questions {
+    pub(super) fn judge(&self, rank: impl FnMut(&str) -> Vec<usize>) -> Worth {
+        Worth::mean(&self.judge_each(rank))
+    }
+
+    /// The same, question by question.
+    pub(super) fn judge_each(&self, mut rank: impl FnMut(&str) -> Vec<usize>) -> Vec<Worth> {
+        let judge = |(question, relevant): &(String, HashMap<usize, f64>)| {
+            let mut sum = Worth::default();
             let ranked = rank(question);
             let found =
                 |depth: usize| ranked.iter().take(depth).filter(|it| relevant.contains_key(it));
@@ -107,9 +112,9 @@ impl Set {
             sum.first += found(1).count() as f64;
             let place = ranked.iter().take(DEPTH).position(|it| relevant.contains_key(it));
             sum.mrr += place.map_or(0.0, |place| 1.0 / (place + 1) as f64);
-        }
-        let questions = self.questions.len().max(1) as f64;
-        sum.map(|it| it / questions)
+            sum
+        };
+        self.questions.iter().map(judge).collect()
     }
 }
 
@@ -124,7 +129,7 @@ impl Worth {
         }
     }
 
-    /// Every set counts the same, however many questions it has.
+    /// Of questions, or of sets, which count the same however many questions they have.
     pub(super) fn mean(all: &[Worth]) -> Worth {
         let sum = all.iter().fold(Worth::default(), |sum, it| Worth {
             ndcg: sum.ndcg + it.ndcg,
@@ -147,6 +152,40 @@ fn best_gain(relevant: &HashMap<usize, f64>) -> f64 {
     let mut grades: Vec<f64> = relevant.values().copied().collect();
     grades.sort_by(|a, b| b.total_cmp(a));
     gain(grades.into_iter())
+}
+
+/// Questions in several languages to documents in all of them: a set for each language.
+pub(super) fn load_languages(file: &Path) -> Result<Vec<Set>> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let languages: BTreeMap<String, LanguageQuestions> = serde_json::from_str(&text)?;
+    let mut documents = Vec::new();
+    for of in languages.values() {
+        for (id, text) in &of.documents {
+            // What it is called would tell more than questions of users do.
+            documents.push(Document { id: id.clone(), title: String::new(), text: text.clone() });
+        }
+    }
+    let set = |(code, of): (&String, &LanguageQuestions)| {
+        let question = |(text, id): &(String, String)| {
+            let is_own = |it: &&(usize, &Document)| {
+                it.1.id == *id && of.documents.get(id) == Some(&it.1.text)
+            };
+            let found = documents.iter().enumerate().collect::<Vec<_>>();
+            let number = found.iter().find(is_own).map(|(number, _)| *number);
+            let number = number.with_context(|| format!("{code}: there is no document {id}"))?;
+            Ok((text.clone(), HashMap::from([(number, 1.0)])))
+        };
+        let questions = of.questions.iter().map(question).collect::<Result<_>>()?;
+        Ok(Set { name: format!("language {code}"), documents: documents.clone(), questions })
+    };
+    languages.iter().map(set).collect()
+}
+
+#[derive(Deserialize)]
+struct LanguageQuestions {
+    documents: BTreeMap<String, String>,
+    questions: Vec<(String, String)>,
 }
 
 fn lines<T: serde::de::DeserializeOwned>(text: &str) -> Result<Vec<T>> {

@@ -9,7 +9,7 @@ mod question_sets;
 mod speed;
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use super::machine;
 use super::plain_bm25::PlainBm25;
 use super::porter_fts5::PorterFts5;
+use super::retrieval::Set;
 use cross_validation::cross_validate;
 use judgement::{AnswerWorth, SetWorth, confidence_interval, mean_of_sets};
 use product_search::ask_search_docs;
@@ -65,6 +66,21 @@ impl Search {
         }
         Ok(())
     }
+}
+
+/// The everyday questions about APIs, whose operations are taken for documents.
+pub(super) fn everyday_documents(questions: &Path, documents: &Path) -> Result<Vec<Set>> {
+    let (sets, _) = load_apis(questions, documents)?;
+    let sets = sets.into_iter().filter(|set| set.family == QuestionFamily::Everyday);
+    let set = |set: QuestionSet| {
+        let questions = set.questions.into_iter().map(|asked| {
+            let answers = asked.parts.into_iter().flatten().map(|(number, _)| (number, 1.0));
+            (asked.text, answers.collect())
+        });
+        let name = format!("{}: everyday", set.catalog.name);
+        Set { name, questions: questions.collect(), documents: set.catalog.documents.clone() }
+    };
+    Ok(sets.map(set).collect())
 }
 
 /// What ranks the functions of a catalog.

@@ -297,7 +297,7 @@ fn the_configuration_is_held_to_what_goes_together() {
         ),
         ("[connectors.filesystem.\"a b\"]\nroot = \".\"\n", "the name may have letters"),
         ("[store]\nurl = \"postgres://localhost/x\"\n", "cannot keep its data in PostgreSQL yet"),
-        ("[knowledge]\nembedder = \"magic\"\n", "knowledge.embedder: must be \"builtin\""),
+        ("[knowledge]\nembedder = \"\"\n", "knowledge.embedder: must be \"builtin\""),
         (
             "[knowledge.embedder]\nkind = \"openai\"\nurl = \"u\"\n",
             "knowledge.embedder.model is missing",

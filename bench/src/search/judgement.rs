@@ -3,12 +3,9 @@
 use std::collections::HashMap;
 
 use super::question_sets::{AskedQuestion, QuestionFamily, QuestionSet};
+use crate::bootstrap::mean_interval;
 use crate::retrieval::DEPTH;
 
-/// How often figures are drawn again for their confidence interval, and from where to
-/// where it goes.
-const BOOTSTRAP_ROUNDS: usize = 1_000;
-const INTERVAL: [f64; 2] = [0.025, 0.975];
 /// How many an agent is shown if it says nothing.
 const SHOWN: usize = 5;
 
@@ -138,28 +135,5 @@ pub(super) fn mean_of_sets<'a>(
 /// questions from each set.
 pub(super) fn confidence_interval(sets: &[&SetWorth], of: fn(&AnswerWorth) -> f64) -> [f64; 2] {
     let values: Vec<Vec<f64>> = sets.iter().map(|set| set.0.iter().map(of).collect()).collect();
-    let mut draw = RepeatableDraws(0x9e37_79b9_7f4a_7c15);
-    let mut means: Vec<f64> = (0..BOOTSTRAP_ROUNDS)
-        .map(|_| {
-            let of_set = |values: &Vec<f64>| {
-                let drawn = (0..values.len()).map(|_| values[draw.below(values.len())]);
-                drawn.sum::<f64>() / values.len().max(1) as f64
-            };
-            values.iter().map(of_set).sum::<f64>() / values.len().max(1) as f64
-        })
-        .collect();
-    means.sort_by(f64::total_cmp);
-    INTERVAL.map(|share| means[(share * (BOOTSTRAP_ROUNDS - 1) as f64).round() as usize])
-}
-
-/// Numbers that look random and are the same in every run.
-struct RepeatableDraws(u64);
-
-impl RepeatableDraws {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % most.max(1)
-    }
+    mean_interval(&values)
 }

@@ -13,8 +13,8 @@ use super::{RedactedString, TimeoutSeconds, web_address_fault};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct KnowledgeConfig {
-    /// Embedding model: `"builtin"` needs no network; a table configures a service. After
-    /// a change, the next sync embeds all documents again; until then the old vectors are
+    /// Embedding model: `"builtin"` is part of Moonlark; the name of a model that
+    /// `moonlark model add` has added; or a table that configures a service. After a change, the next sync embeds all documents again; until then the old vectors are
     /// used.
     pub embedder: EmbedderConfig,
     /// Chunk size: about how many characters are indexed and returned as one piece.
@@ -44,7 +44,7 @@ pub enum SyncTrigger {
     Start,
 }
 
-/// The model that is part of Moonlark, or a service.
+/// The model that is part of Moonlark, one that was added, or a service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum EmbedderConfig {
@@ -87,7 +87,7 @@ pub enum RemoteEmbedderKind {
     Ollama,
 }
 
-const BUILTIN_EMBEDDER_NAME: &str = "builtin";
+pub const BUILTIN_EMBEDDER_NAME: &str = "builtin";
 
 fn default_embedding_batch() -> u32 {
     64
@@ -125,8 +125,8 @@ impl KnowledgeConfig {
     /// What no schema says. The key, and what is wrong.
     pub fn find_faults(&self) -> Vec<(&'static str, String)> {
         match &self.embedder {
-            EmbedderConfig::Named(name) if name != BUILTIN_EMBEDDER_NAME => {
-                let message = "must be \"builtin\", or a table with kind, url and model";
+            EmbedderConfig::Named(name) if name.trim().is_empty() => {
+                let message = "must be \"builtin\", the name of a model that was added, or a table with kind, url and model";
                 vec![("embedder", message.to_owned())]
             }
             EmbedderConfig::Service(service) => {

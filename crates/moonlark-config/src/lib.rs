@@ -60,7 +60,8 @@ pub use execute_config::{ExecuteCheckConfig, ExecuteConfig};
 pub use human_duration::HumanDuration;
 pub use journal_config::{ApprovalsConfig, ApproverConfig, JournalConfig, JournalDurability};
 pub use knowledge_config::{
-    EmbedderConfig, KnowledgeConfig, RemoteEmbedderConfig, RemoteEmbedderKind, SyncTrigger,
+    BUILTIN_EMBEDDER_NAME, EmbedderConfig, KnowledgeConfig, RemoteEmbedderConfig,
+    RemoteEmbedderKind, SyncTrigger,
 };
 pub use mcp_server_config::{McpHttpTransport, McpServerConfig, RedactedString};
 pub use network_config::NetworkConfig;

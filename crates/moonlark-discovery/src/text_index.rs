@@ -24,7 +24,7 @@ use moonlark_search::bm25::MAX_TERM_WEIGHT;
 use moonlark_search::proximity::proximity_gain;
 use moonlark_search::{
     CollectionStats, CosineStats, FusionCandidate, QueryLiterals, RowBitmap, StaticEmbeddingModel,
-    cosine_similarity, fuse_weighted_scores, quantize_vector, split_clauses, title_gain, top_k,
+    cosine_similarity, for_each_fused_score, quantize_vector, split_clauses, title_gain, top_k,
 };
 use resolved_query::{ActionWords, QueryPair, ResolvedQuery, ResolvedTerm};
 use summaries::{LineKind, SummaryLines};
@@ -84,9 +84,11 @@ pub struct IndexHit {
     pub cosine: f32,
 }
 
-/// Every entry's score for a question or a clause of it.
+/// Every entry's score for a question.
 struct ScoredQuestion {
     asked: ResolvedQuery,
+    /// Where there are none, no clause has any.
+    has_literals: bool,
     scores: Vec<f32>,
     /// The same by words alone.
     by_words: Vec<f32>,
@@ -129,16 +131,13 @@ impl TextIndex {
     ) -> Vec<IndexHit> {
         let accepted = self.accepted_entries(accept);
         let accept = |entry: u32| accepted.as_ref().is_none_or(|it| it.get(entry as usize));
-        let whole = self.score_question(question, None, accepted.as_ref());
+        let whole = self.score_question(question, accepted.as_ref());
         let mut scores = whole.scores.clone();
         let clauses = split_clauses(question);
         if clauses.len() > 1 && self.weights.best_clause > 0.0 {
             let mut best = vec![0.0_f32; scores.len()];
             for clause in &clauses {
-                let part = self.score_question(clause, Some(&whole.judged), accepted.as_ref());
-                for (best, score) in best.iter_mut().zip(part.scores) {
-                    *best = best.max(score);
-                }
+                self.score_clause(clause, &whole, accepted.as_ref(), &mut best);
             }
             let share = self.weights.best_clause;
             for (score, best) in scores.iter_mut().zip(best) {
@@ -182,50 +181,88 @@ impl TextIndex {
         (!all).then_some(accepted)
     }
 
-    /// A clause is judged where its words are, and where the question's `candidates` are.
-    fn score_question(
-        &self,
-        text: &str,
-        candidates: Option<&[u32]>,
-        accepted: Option<&RowBitmap>,
-    ) -> ScoredQuestion {
+    fn score_question(&self, text: &str, accepted: Option<&RowBitmap>) -> ScoredQuestion {
         let literals = QueryLiterals::find(text);
-        // Looking for words like unknown ones takes time, and was done for the whole.
-        let asked = self.resolve_query(text, &literals, candidates.is_none());
-        let mut scores = self.keyword_scores(&asked);
-        let accept = |entry: u32| accepted.is_none_or(|it| it.get(entry as usize));
-        let most = match candidates {
-            None => MAX_RERANKED_ENTRIES,
-            Some(_) => MAX_RERANKED_CLAUSE_ENTRIES,
-        };
-        let best = best_hits(&scores, most, accept);
-        for hit in &best {
-            scores[hit.entry as usize] += self.entry_proximity_gain(&asked, hit.entry)
-                + self.best_summary_gain(&asked, hit.entry);
-        }
-        let mut judged: Vec<u32> = best.iter().map(|hit| hit.entry).collect();
-        let by_words = scores.clone();
+        let asked = self.resolve_query(text, &literals, true);
+        let mut by_words = self.keyword_scores(&asked);
+        let mut judged = self.add_line_gains(&asked, &mut by_words, MAX_RERANKED_ENTRIES, accepted);
         let mut vector = Vec::new();
+        let mut scores = Vec::new();
         if !self.rows.is_empty() {
-            let text = literals.rest.as_deref().unwrap_or(text);
-            vector = quantize_vector(&StaticEmbeddingModel::builtin().embed(text));
-            let cosines = match candidates {
-                None => {
-                    let found = top_k(&self.rows, &vector, MAX_RERANKED_ENTRIES, accepted);
-                    let near = found.best.iter().filter(|it| it.1 >= MIN_SEMANTIC_COSINE);
-                    judged.extend(near.map(|(entry, _)| *entry));
-                    found.cosines
-                }
-                Some(candidates) => {
-                    judged.extend(candidates);
-                    self.sample_cosines(&vector)
-                }
-            };
+            vector = embed_question(text, &literals);
+            let found = top_k(&self.rows, &vector, MAX_RERANKED_ENTRIES, accepted);
+            let near = found.best.iter().filter(|it| it.1 >= MIN_SEMANTIC_COSINE);
+            judged.extend(near.map(|(entry, _)| *entry));
             judged.sort_unstable();
             judged.dedup();
-            scores = self.fuse_with_vectors(&vector, cosines, &asked, &judged, &scores);
+            scores.resize(by_words.len(), 0.0);
+            self.fuse_with_vectors(
+                &vector,
+                found.cosines,
+                &asked,
+                &judged,
+                &by_words,
+                |entry, score| {
+                    scores[entry as usize] = score;
+                },
+            );
+        } else {
+            scores.clone_from(&by_words);
         }
-        ScoredQuestion { asked, scores, by_words, vector, judged }
+        let has_literals = literals != QueryLiterals::default();
+        ScoredQuestion { asked, has_literals, scores, by_words, vector, judged }
+    }
+
+    /// Let the score of each entry that a clause of the question fits be at least what it
+    /// is for that clause. A clause is judged where its words are, and where those entries
+    /// are that the whole question was judged by.
+    fn score_clause(
+        &self,
+        text: &str,
+        whole: &ScoredQuestion,
+        accepted: Option<&RowBitmap>,
+        best: &mut [f32],
+    ) {
+        let literals =
+            if whole.has_literals { QueryLiterals::find(text) } else { QueryLiterals::default() };
+        // Looking for words like unknown ones takes time, and was done for the whole.
+        let asked = self.resolve_query(text, &literals, false);
+        let mut by_words = self.keyword_scores(&asked);
+        let most = MAX_RERANKED_CLAUSE_ENTRIES;
+        let mut judged = self.add_line_gains(&asked, &mut by_words, most, accepted);
+        if self.rows.is_empty() {
+            for (best, score) in best.iter_mut().zip(by_words) {
+                *best = best.max(score);
+            }
+            return;
+        }
+        let vector = embed_question(text, &literals);
+        let cosines = self.sample_cosines(&vector);
+        judged.extend(&whole.judged);
+        judged.sort_unstable();
+        judged.dedup();
+        self.fuse_with_vectors(&vector, cosines, &asked, &judged, &by_words, |entry, score| {
+            let best = &mut best[entry as usize];
+            *best = best.max(score);
+        });
+    }
+
+    /// Words that stand together as in the question add to what the best by words have,
+    /// and so does a summary that is nearly the question. Gives these entries.
+    fn add_line_gains(
+        &self,
+        asked: &ResolvedQuery,
+        scores: &mut [f32],
+        most: usize,
+        accepted: Option<&RowBitmap>,
+    ) -> Vec<u32> {
+        let accept = |entry: u32| accepted.is_none_or(|it| it.get(entry as usize));
+        let best = best_entries(scores, most, accept);
+        for entry in &best {
+            scores[*entry as usize] +=
+                self.entry_proximity_gain(asked, *entry) + self.best_summary_gain(asked, *entry);
+        }
+        best
     }
 
     /// What to order by: an entry of just this name comes before all others, and far
@@ -274,7 +311,8 @@ impl TextIndex {
         asked: &ResolvedQuery,
         judged: &[u32],
         scores: &[f32],
-    ) -> Vec<f32> {
+        each: impl FnMut(u32, f32),
+    ) {
         let candidate = |entry: &u32| {
             let row = self.row_of(*entry, vector.len());
             let semantic = row.map(|row| cosine_similarity(row, vector));
@@ -283,11 +321,7 @@ impl TextIndex {
         let candidates: Vec<_> = judged.iter().map(candidate).collect();
         let collection =
             CollectionStats { documents: self.len() as u64, asked: asked.asked, cosines };
-        let mut together = vec![0.0; scores.len()];
-        for fused in fuse_weighted_scores(&self.weights.fusion, &collection, &candidates) {
-            together[fused.id as usize] = fused.score;
-        }
-        together
+        for_each_fused_score(&self.weights.fusion, &collection, &candidates, each);
     }
 
     /// How well each entry fits, by its words.
@@ -325,17 +359,23 @@ impl TextIndex {
 
     /// What an entry gains by having the question's words side by side.
     fn entry_proximity_gain(&self, question: &ResolvedQuery, entry: u32) -> f32 {
+        if question.pairs.is_empty() {
+            return 0.0;
+        }
         let mut counts: Vec<f32> = vec![0.0; question.pairs.len()];
         let mut before = FIELD_SEPARATOR;
+        // Hardly any term of an entry is asked for, so few are looked up.
+        let mut before_is_asked = false;
         let in_place = |term: &u32| term & WHOLE_IDENTIFIER_BIT == 0 || *term == FIELD_SEPARATOR;
         for term in self.entry_terms(entry).iter().copied().filter(in_place) {
-            if before != FIELD_SEPARATOR
+            if before_is_asked
                 && let Ok(pair) =
                     question.pairs.binary_search_by_key(&(before, term), |it| it.terms)
             {
                 counts[pair] += 1.0;
             }
             before = term;
+            before_is_asked = term != FIELD_SEPARATOR && question.pair_starts.may_have(term);
         }
         let of = |(pair, count): (&QueryPair, &f32)| proximity_gain(pair.weight, *count);
         question.pairs.iter().zip(&counts).map(of).sum()
@@ -381,28 +421,38 @@ impl TextIndex {
     }
 }
 
+/// What a question means, without the literals in it.
+fn embed_question(text: &str, literals: &QueryLiterals) -> Vec<i8> {
+    let text = literals.rest.as_deref().unwrap_or(text);
+    quantize_vector(&StaticEmbeddingModel::builtin().embed(text))
+}
+
 /// The best of them, best first; of equals, the one that was added first.
 fn best_hits(scores: &[f32], most: usize, accept: impl Fn(u32) -> bool) -> Vec<IndexHit> {
-    let order =
-        |a: &IndexHit, b: &IndexHit| b.score.total_cmp(&a.score).then(a.entry.cmp(&b.entry));
-    let scored = (0..).zip(scores).map(|(entry, score)| IndexHit {
+    let hit = |entry: u32| IndexHit {
         entry,
-        score: *score,
+        score: scores[entry as usize],
         exact: false,
         coverage: 0.0,
         cosine: 0.0,
-    });
-    let mut hits: Vec<IndexHit> =
-        scored.filter(|hit| hit.score > 0.0 && accept(hit.entry)).collect();
+    };
+    best_entries(scores, most, accept).into_iter().map(hit).collect()
+}
+
+fn best_entries(scores: &[f32], most: usize, accept: impl Fn(u32) -> bool) -> Vec<u32> {
+    let order = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+    let scored = (0..).zip(scores.iter().copied());
+    let mut best: Vec<(u32, f32)> =
+        scored.filter(|(entry, score)| *score > 0.0 && accept(*entry)).collect();
     if most == 0 {
         return Vec::new();
     }
-    if hits.len() > most {
-        hits.select_nth_unstable_by(most - 1, order);
-        hits.truncate(most);
+    if best.len() > most {
+        best.select_nth_unstable_by(most - 1, order);
+        best.truncate(most);
     }
-    hits.sort_unstable_by(order);
-    hits
+    best.sort_unstable_by(order);
+    best.into_iter().map(|(entry, _)| entry).collect()
 }
 
 #[cfg(test)]

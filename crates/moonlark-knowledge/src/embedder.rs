@@ -1,9 +1,11 @@
 //! Embedders: the model in the binary, or a service.
 
 mod embedding_service;
+mod local_model;
 
 use std::time::Duration;
 
+pub use local_model::{LocalEmbedder, LocalModelFolder, LocalModelInfo};
 use moonlark_core::Result;
 use moonlark_search::{StaticEmbeddingModel, quantize_vector};
 use secrecy::SecretString;
@@ -15,6 +17,8 @@ pub enum TextEmbedder {
     Builtin,
     /// A service that speaks one of two ways.
     Http(Box<EmbeddingServiceSettings>),
+    /// A model on disk.
+    Local(LocalEmbedder),
     /// No vectors: search is by words.
     Off,
 }
@@ -61,6 +65,7 @@ impl TextEmbedder {
         match self {
             TextEmbedder::Builtin => Some(builtin_model_name().to_owned()),
             TextEmbedder::Http(settings) => Some(settings.model_name()),
+            TextEmbedder::Local(model) => Some(model.id().to_owned()),
             TextEmbedder::Off => None,
         }
     }
@@ -79,6 +84,7 @@ impl TextEmbedder {
         match self {
             TextEmbedder::Off => Ok(Vec::new()),
             TextEmbedder::Http(settings) => settings.embed_texts(texts, patience).await,
+            TextEmbedder::Local(model) => model.embed_texts(texts).await,
             TextEmbedder::Builtin => {
                 let embed = move || texts.iter().map(|text| embed_builtin(text)).collect();
                 Ok(crate::run_blocking(move || Ok(embed())).await?)

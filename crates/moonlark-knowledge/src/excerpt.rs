@@ -192,6 +192,7 @@ mod tests {
             created_at: None,
             updated_at: None,
             content_type: None,
+            language: None,
             metadata: Value::Null,
         }
     }

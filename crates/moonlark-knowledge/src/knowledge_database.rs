@@ -24,7 +24,7 @@ const MAX_CONCURRENT_SEARCHES: usize = 8;
 
 /// Changes when the same content would give other chunks or terms than before,
 /// so that everything is read again.
-const INDEX_RECIPE_VERSION: &str = "2";
+const INDEX_RECIPE_VERSION: &str = "3";
 
 #[derive(Clone, Default)]
 pub struct KnowledgeSettings {

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use moonlark_core::Value;
 use moonlark_core::value::Object;
+use moonlark_search::TextLanguage;
 use sha2::{Digest, Sha256};
 
 use crate::search_query::{count_value, time_value};
@@ -21,6 +22,8 @@ pub struct KnowledgeDocument {
     pub created_at: Option<Timestamp>,
     pub updated_at: Option<Timestamp>,
     pub content_type: Option<String>,
+    /// Its code; nothing for English and for what cannot be told.
+    pub language: Option<String>,
     /// An object, or null.
     pub metadata: Value,
 }
@@ -44,7 +47,7 @@ impl KnowledgeDocument {
                 ("text", Value::Str(part.text.clone())),
             ])
         };
-        Value::from_fields([
+        let mut value = Value::from_fields([
             ("id", Value::Str(self.id.clone())),
             ("title", Value::Str(self.title.clone())),
             ("body", Value::Str(self.body.clone())),
@@ -57,7 +60,11 @@ impl KnowledgeDocument {
             ("updated_at", time_value(self.updated_at)),
             ("content_type", self.content_type.clone().into()),
             ("metadata", self.metadata.clone()),
-        ])
+        ]);
+        if let (Value::Object(fields), Some(code)) = (&mut value, &self.language) {
+            fields.insert("language".to_owned(), Value::Str(code.clone()));
+        }
+        value
     }
 }
 
@@ -69,6 +76,8 @@ pub struct SourceStats {
     pub kind: String,
     pub documents: u64,
     pub chunks: u64,
+    /// Languages other than English, and how many documents are in each.
+    pub languages: Vec<(TextLanguage, u64)>,
     /// When a sync last ended well.
     pub last_sync: Option<Timestamp>,
     /// Why the last sync did not.
@@ -88,7 +97,16 @@ impl SourceStats {
             ("last_sync", time_value(self.last_sync)),
             ("problem", self.problem.clone().into()),
         ];
-        fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        let mut object: Object =
+            fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        if !self.languages.is_empty() {
+            let of = |(language, count): &(TextLanguage, u64)| {
+                (language.code().to_owned(), whole(*count))
+            };
+            let languages = self.languages.iter().map(of).collect();
+            object.insert("languages".to_owned(), Value::Object(languages));
+        }
+        object
     }
 }
 

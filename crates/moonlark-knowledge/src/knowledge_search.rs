@@ -27,7 +27,7 @@ use crate::knowledge_database::KnowledgeDatabaseInner;
 use crate::run_blocking;
 use crate::search_query::{SearchMode, SearchQuery, SearchResults};
 use crate::store::{self, StoreResult};
-use crate::sync::{HEADING_SEPARATOR, path_words};
+use crate::sync::{HEADING_SEPARATOR, path_end, path_words};
 use keyword_scores::KeywordScores;
 use search_filter::build_segment_masks;
 use semantic_scores::SemanticScores;
@@ -115,14 +115,16 @@ async fn embed_question(
     let embedder = &knowledge.settings.embedder;
     match (embedder, embedder.model_name()) {
         (TextEmbedder::Builtin, _) => Ok(QuestionMeaning::Builtin),
-        (TextEmbedder::Http(_), Some(name)) if has_enough_vectors(knowledge, &name).await? => {
+        (TextEmbedder::Http(_) | TextEmbedder::Local(_), Some(name))
+            if has_enough_vectors(knowledge, &name).await? =>
+        {
             let mut rows =
                 embedder.embed_texts(vec![text.to_owned()], EmbeddingPurpose::Question).await?;
             Ok(rows
                 .pop()
                 .map_or(QuestionMeaning::Nothing, |row| QuestionMeaning::Known((name, row))))
         }
-        (TextEmbedder::Http(_), _) => Ok(QuestionMeaning::Builtin),
+        (TextEmbedder::Http(_) | TextEmbedder::Local(_), _) => Ok(QuestionMeaning::Builtin),
         (TextEmbedder::Off, _) if mode == SearchMode::Hybrid => Ok(QuestionMeaning::Nothing),
         (TextEmbedder::Off, _) => {
             let none = "there is no embedder, so nothing can be found by meaning";
@@ -164,7 +166,7 @@ impl DocumentSearch<'_> {
             return Ok(SearchResults { hits: Vec::new(), notes: self.notes });
         };
         let most = (self.query.limit * CANDIDATES_PER_RESULT).max(MIN_CANDIDATES);
-        let question = ParsedQuery::parse(&self.query.text);
+        let question = ParsedQuery::parse_for(&self.query.text, &self.snapshot.languages);
         let scores = match self.query.mode {
             SearchMode::Semantic => KeywordScores::default(),
             _ => KeywordScores::score_chunks(self.connection, self.snapshot, &masks, &question)?,
@@ -224,12 +226,15 @@ impl DocumentSearch<'_> {
             let Some(it) = store::read_chunk_text(self.connection, chunk)? else { continue };
             let heading = it.heading.as_deref().unwrap_or_default();
             let path = path_words(&it.source_id);
-            candidate.keyword +=
-                neighbours.proximity_weight([it.title.as_str(), path, heading, &it.text]);
+            candidate.keyword += neighbours
+                .proximity_weight(it.language, [it.title.as_str(), path, heading, &it.text]);
             let own = heading.rsplit(HEADING_SEPARATOR).next().unwrap_or_default();
-            let lines = [it.title.as_str(), path, heading, own];
-            candidate.keyword +=
-                lines.map(|line| titles.title_weight(line)).into_iter().fold(0.0, f32::max);
+            let file = path_end(&it.source_id).rsplit('/').next().unwrap_or_default();
+            let lines = [it.title.as_str(), path, file, heading, own];
+            candidate.keyword += lines
+                .map(|line| titles.title_weight(it.language, line))
+                .into_iter()
+                .fold(0.0, f32::max);
         }
         Ok(())
     }

@@ -33,7 +33,10 @@ mod sync;
 mod sync_summary;
 
 pub use chunk::{ChunkSettings, TextChunk, split_into_chunks};
-pub use embedder::{EmbeddingApi, EmbeddingServiceSettings, TextEmbedder};
+pub use embedder::{
+    EmbeddingApi, EmbeddingServiceSettings, LocalEmbedder, LocalModelFolder, LocalModelInfo,
+    TextEmbedder,
+};
 pub use excerpt::{DocumentExcerpt, ExcerptRequest};
 pub use extract::{
     ExtractLimits, ExtractedDocument, ExtractionOutcome, TextBlock, TextBlockKind,

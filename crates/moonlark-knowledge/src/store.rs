@@ -33,7 +33,7 @@ pub(crate) use documents::{
 pub(crate) use source_lock::SourceLock;
 pub(crate) use source_rows::{
     IndexGeneration, SourceRow, advance_generation, count_documents, delete_source, find_source,
-    has_other_models, list_sources, read_generation, read_next_chunk, read_recipe,
+    has_other_models, list_sources, read_generation, read_languages, read_next_chunk, read_recipe,
     record_sync_failure, record_sync_success, release_free_pages, set_next_chunk, set_recipe,
     source_statistics, synced_source_names, upsert_source,
 };
@@ -42,7 +42,10 @@ pub(crate) use store_error::{MapStoreError, StoreResult, damaged_error};
 
 static KNOWLEDGE_DATABASE: StateDatabase = StateDatabase {
     name: "the knowledge base",
-    migrations: &[|transaction| transaction.execute_batch(include_str!("store/schema.sql"))],
+    migrations: &[
+        |transaction| transaction.execute_batch(include_str!("store/schema.sql")),
+        |transaction| transaction.execute_batch(include_str!("store/languages.sql")),
+    ],
     first_table: "kb_meta",
     busy_timeout: Duration::from_secs(30),
     max_kept_wal_bytes: 64 << 20,

@@ -29,7 +29,7 @@ use crate::source_connector::{ScanOutcome, SourceConnector, SourceScan};
 use crate::store::{self, MapStoreError};
 use crate::sync_summary::{SyncOptions, SyncSummary};
 use item_preparer::ItemPreparer;
-pub(crate) use item_preparer::{HEADING_SEPARATOR, path_words};
+pub(crate) use item_preparer::{HEADING_SEPARATOR, path_end, path_words};
 pub(crate) use source_removal::remove_source;
 pub(crate) use sync_writer::field_value;
 use sync_writer::{SyncWriter, SyncWriterMessage};

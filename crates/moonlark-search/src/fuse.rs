@@ -98,22 +98,31 @@ pub fn fuse_scores<I: Copy + Ord>(
     fuse_weighted_scores(&FusionWeights::default(), collection, candidates)
 }
 
+/// The score of each candidate alone, in the order in which they come.
+pub fn for_each_fused_score<I: Copy>(
+    weights: &FusionWeights,
+    collection: &CollectionStats,
+    candidates: &[FusionCandidate<I>],
+    mut each: impl FnMut(I, f32),
+) {
+    let scale = FusionScale::new(weights, collection, candidates);
+    for it in candidates {
+        let (words, vectors) = scale.parts(it);
+        each(it.id, (words + vectors).tanh());
+    }
+}
+
 /// The same with other weights than usual.
 pub fn fuse_weighted_scores<I: Copy + Ord>(
     weights: &FusionWeights,
     collection: &CollectionStats,
     candidates: &[FusionCandidate<I>],
 ) -> Vec<FusedScore<I>> {
-    let cosines = collection.cosines.with_prior();
-    let best = candidates.iter().map(|it| it.keyword).fold(0.0, f32::max);
-    let uncovered = 1.0 - collection.covered_share(best);
-    let deviation = weights.deviation * (1.0 + weights.uncovered * uncovered);
+    let scale = FusionScale::new(weights, collection, candidates);
     let mut fused: Vec<(f32, FusedScore<I>)> = candidates
         .iter()
         .map(|it| {
-            let words = collection.keyword_score(it.keyword);
-            let vectors =
-                it.semantic.map_or(0.0, |cosine| deviation * cosines.deviations_above(cosine));
+            let (words, vectors) = scale.parts(it);
             let sum = words + vectors;
             let weight = if sum > 0.0 { vectors / sum } else { 0.0 };
             let keyword = collection.keyword_share(it.keyword);
@@ -126,11 +135,42 @@ pub fn fuse_weighted_scores<I: Copy + Ord>(
     fused.into_iter().map(|(_, it)| it).collect()
 }
 
+/// On which scale words and vectors are put for one question.
+struct FusionScale {
+    /// What a sum of BM25 is divided by; 0 where nothing was asked.
+    reach: f32,
+    cosines: CosineStats,
+    deviation: f32,
+}
+
+impl FusionScale {
+    fn new<I>(
+        weights: &FusionWeights,
+        collection: &CollectionStats,
+        candidates: &[FusionCandidate<I>],
+    ) -> FusionScale {
+        let best = candidates.iter().map(|it| it.keyword).fold(0.0, f32::max);
+        let uncovered = 1.0 - collection.covered_share(best);
+        FusionScale {
+            reach: collection.usual_reach(),
+            cosines: collection.cosines.with_prior(),
+            deviation: weights.deviation * (1.0 + weights.uncovered * uncovered),
+        }
+    }
+
+    /// What words and vectors add to the score of a candidate.
+    fn parts<I>(&self, it: &FusionCandidate<I>) -> (f32, f32) {
+        let words = if self.reach > 0.0 { it.keyword.max(0.0) / self.reach } else { 0.0 };
+        let above = it.semantic.map_or(0.0, |cosine| self.cosines.deviations_above(cosine));
+        (words, self.deviation * above)
+    }
+}
+
 impl CollectionStats {
-    fn keyword_score(&self, score: f32) -> f32 {
+    /// What the words of a usual question could reach.
+    fn usual_reach(&self) -> f32 {
         let usual = TYPICAL_QUERY_WORDS * inverse_document_frequency(self.documents, 1);
-        let reach = MAX_TERM_WEIGHT * (self.asked * usual).sqrt();
-        if reach > 0.0 { score.max(0.0) / reach } else { 0.0 }
+        MAX_TERM_WEIGHT * (self.asked * usual).sqrt()
     }
 
     /// How much of the question the candidate with the best words has, from 0 to 1.

@@ -1,6 +1,9 @@
 //! Parsed queries: terms, and the weight of each.
 
+use std::collections::BTreeMap;
+
 use crate::bm25::inverse_document_frequency;
+use crate::language::TextLanguage;
 use crate::tokenizer::{self, TermRole};
 
 /// How much a term gains by being there more than once in the question: hardly
@@ -47,13 +50,43 @@ pub enum QueryTermKind {
     Joined,
     /// Another form of a word, in a language that has many.
     Form,
+    /// The stem of a word of the question, by its number, in another language that
+    /// documents are in. No document is in two.
+    Reading(usize),
 }
 
 impl ParsedQuery {
     pub fn parse(text: &str) -> ParsedQuery {
+        ParsedQuery::parse_for(text, &[])
+    }
+
+    /// A question to documents in these languages, the most frequent first.
+    pub fn parse_for(text: &str, languages: &[TextLanguage]) -> ParsedQuery {
         let text = &text[..text.floor_char_boundary(MAX_QUERY_BYTES)];
         let mut reader = QueryParser::default();
-        tokenizer::for_each_term(text, |term| reader.accept_term(term.text, term.role));
+        let readings = TextLanguage::order_by_question(text, languages);
+        let (first, others) = match readings.split_first() {
+            Some((first, others)) => (*first, others),
+            None => (TextLanguage::English, &[][..]),
+        };
+        let mut places: rustc_hash::FxHashMap<usize, usize> = rustc_hash::FxHashMap::default();
+        tokenizer::for_each_term_in(first, text, |term| {
+            let number = reader.accept_term(term.text, term.role);
+            if term.role == TermRole::Word && !others.is_empty() {
+                places.extend(number.map(|number| (term.at.start, number)));
+            }
+        });
+        let most = reader.question.terms.len() + MAX_WORD_FORMS;
+        for language in others {
+            tokenizer::for_each_term_in(*language, text, |term| {
+                if let Some(number) = places.get(&term.at.start)
+                    && term.role == TermRole::Word
+                    && reader.question.terms.len() < most
+                {
+                    reader.add_term(term.text, QueryTermKind::Reading(*number));
+                }
+            });
+        }
         if reader.question.terms.is_empty() {
             // A letter alone is a question where letters are words.
             tokenizer::for_each_term(text, |term| {
@@ -96,17 +129,26 @@ impl ParsedQuery {
     /// be reached.
     pub fn weigh_terms(&self, all: u64, mut with: impl FnMut(&str) -> u64) -> QueryWeights {
         let mut weights = QueryWeights::default();
+        let counts: Vec<u64> = self.terms.iter().map(|asked| with(&asked.term)).collect();
+        // A word that no document has may be there as another language reads it.
+        let mut read_otherwise = vec![0; counts.len()];
+        for (asked, with) in self.terms.iter().zip(&counts) {
+            if let QueryTermKind::Reading(word) = asked.kind {
+                read_otherwise[word] = u64::max(read_otherwise[word], *with);
+            }
+        }
         for (number, asked) in self.terms.iter().enumerate() {
-            let with = with(&asked.term);
+            let with = counts[number];
             if with == 0 && asked.kind != QueryTermKind::Word {
                 continue;
             }
             let part = match asked.kind {
-                QueryTermKind::Word | QueryTermKind::Also => 1.0,
+                QueryTermKind::Word | QueryTermKind::Also | QueryTermKind::Reading(_) => 1.0,
                 QueryTermKind::Joined => JOINED_WORDS_WEIGHT,
                 QueryTermKind::Form => OTHER_FORM_WEIGHT,
             };
-            let rarity = inverse_document_frequency(all, with);
+            let known = if with == 0 { read_otherwise[number] } else { with };
+            let rarity = inverse_document_frequency(all, known);
             let in_title = asked.share * query_term_weight(rarity, part * asked.times);
             let weak = tokenizer::is_weak_term(&asked.term);
             let weight = if weak { WEAK_TERM_WEIGHT * in_title } else { in_title };
@@ -115,18 +157,27 @@ impl ParsedQuery {
                 weights.asked_in_title += in_title;
             }
             if with > 0 {
-                let word = asked.kind == QueryTermKind::Word;
+                let of = match asked.kind {
+                    QueryTermKind::Word => Some(number),
+                    QueryTermKind::Reading(word) => Some(word),
+                    _ => None,
+                };
                 let term = asked.term.clone();
-                weights.terms.push(WeightedTerm { term, weight, in_title, word, number });
+                weights.terms.push(WeightedTerm { term, weight, in_title, of, number });
             }
         }
         if weights.terms.len() > MAX_QUERY_TERMS {
             // Of equals the first, so that the same question has the same answer.
             weights.terms.sort_by(|a, b| b.weight.total_cmp(&a.weight));
             weights.terms.truncate(MAX_QUERY_TERMS);
-            let words = || weights.terms.iter().filter(|it| it.word);
-            let (asked, in_title) =
-                (words().map(|it| it.weight).sum(), words().map(|it| it.in_title).sum());
+            // A word counts once, however many readings of it there are.
+            let mut words: BTreeMap<usize, (f32, f32)> = BTreeMap::new();
+            for (word, it) in weights.terms.iter().filter_map(|it| Some((it.of?, it))) {
+                let most = words.entry(word).or_default();
+                *most = (most.0.max(it.weight), most.1.max(it.in_title));
+            }
+            let asked = words.values().map(|it| it.0).sum();
+            let in_title = words.values().map(|it| it.1).sum();
             (weights.asked, weights.asked_in_title) = (asked, in_title);
         }
         weights
@@ -143,6 +194,15 @@ pub struct QueryWeights {
     pub asked_in_title: f32,
 }
 
+impl QueryWeights {
+    /// How many words of the question some document has.
+    pub fn distinct_words(&self) -> usize {
+        let words: rustc_hash::FxHashSet<usize> =
+            self.terms.iter().filter_map(|it| it.of).collect();
+        words.len()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightedTerm {
     pub term: String,
@@ -151,8 +211,9 @@ pub struct WeightedTerm {
     /// What it is worth in a title or a heading. There, a word that asks is worth as
     /// much as any other: "What a script may do" is what was asked.
     pub in_title: f32,
-    /// Whether it is a word of the question itself.
-    pub word: bool,
+    /// The word of the question that it is, or that it is another reading of, as in
+    /// [`ParsedQuery::terms`].
+    pub of: Option<usize>,
     /// Which of [`ParsedQuery::terms`].
     pub number: usize,
 }
@@ -172,12 +233,11 @@ struct QueryParser {
 }
 
 impl QueryParser {
-    fn accept_term(&mut self, term: &str, role: TermRole) {
+    /// Gives its number, if it was taken.
+    fn accept_term(&mut self, term: &str, role: TermRole) -> Option<usize> {
         match role {
-            TermRole::Letter => {}
-            TermRole::Also => {
-                self.add_term(term, QueryTermKind::Also);
-            }
+            TermRole::Letter => None,
+            TermRole::Also => Some(self.add_term(term, QueryTermKind::Also)),
             TermRole::Word => {
                 let number = self.add_term(term, QueryTermKind::Word);
                 if let Some(before) = self.before.replace(number)
@@ -186,6 +246,7 @@ impl QueryParser {
                 {
                     self.question.pairs.push((before, number));
                 }
+                Some(number)
             }
         }
     }
@@ -260,6 +321,28 @@ mod tests {
         );
         let question = ParsedQuery::parse("folders");
         assert!(question.terms.iter().all(|it| it.kind != QueryTermKind::Form));
+    }
+
+    #[test]
+    fn a_word_is_asked_for_as_each_language_of_the_documents_reads_it() {
+        let languages = [TextLanguage::English, TextLanguage::French, TextLanguage::German];
+        let question = ParsedQuery::parse_for("annulations", &languages);
+        let terms: Vec<_> = question.terms.iter().map(|it| (it.term.as_str(), it.kind)).collect();
+        let read = QueryTermKind::Reading(0);
+        let expected = [("annul", QueryTermKind::Word), ("annulation", read)];
+        assert_eq!(terms, expected);
+        // What only another reading finds is no less than what was asked for.
+        let weights = question.weigh_terms(10, |term| u64::from(term == "annulation"));
+        assert_eq!((weights.terms.len(), weights.distinct_words()), (1, 1));
+        assert_eq!(weights.asked, weights.terms[0].weight);
+        // However long it is.
+        let text: String = (0..10_000).map(|number| format!("wort{number}en ")).collect();
+        let question = ParsedQuery::parse_for(&text, &languages);
+        let readings =
+            question.terms.iter().filter(|it| matches!(it.kind, QueryTermKind::Reading(_)));
+        assert!(readings.count() <= MAX_WORD_FORMS);
+        let weights = question.weigh_terms(1_000, |_| 1);
+        assert!(weights.asked > 0.0 && weights.terms.len() == MAX_QUERY_TERMS);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::parsed_query::{ParsedQuery, QueryWeights};
+use crate::language::TextLanguage;
+use crate::parsed_query::{ParsedQuery, QueryWeights, WeightedTerm};
 use crate::tokenizer::{self, TermRole};
 
 /// What it counts that two words stand together in both, and how soon once is
@@ -24,15 +25,20 @@ pub struct ProximityGain<'a> {
 impl<'a> ProximityGain<'a> {
     /// Those of a question that some document has, by what they are worth.
     pub fn new(question: &'a ParsedQuery, weights: &QueryWeights) -> ProximityGain<'a> {
+        let word = |it: &WeightedTerm| it.of.unwrap_or(it.number);
         let worth: FxHashMap<usize, f32> =
-            weights.terms.iter().map(|it| (it.number, it.weight)).collect();
+            weights.terms.iter().map(|it| (word(it), it.weight)).collect();
         let weighed = question.pairs.iter().filter_map(|(first, second)| {
             let weight = (worth.get(first)? + worth.get(second)?) / 2.0;
             Some(((*first, *second), weight))
         });
         let pairs: Vec<_> = weighed.take(MAX_PROXIMITY_PAIRS).collect();
         let words = pairs.iter().flat_map(|((first, second), _)| [*first, *second]);
-        let numbers = words.map(|number| (question.terms[number].term.as_str(), number)).collect();
+        let own = words.map(|number| (question.terms[number].term.as_str(), number));
+        let mut numbers: FxHashMap<&str, usize> = own.collect();
+        for it in weights.terms.iter().filter(|it| it.of.is_some_and(|of| of != it.number)) {
+            numbers.entry(question.terms[it.number].term.as_str()).or_insert_with(|| word(it));
+        }
         ProximityGain { numbers, pairs }
     }
 
@@ -42,14 +48,18 @@ impl<'a> ProximityGain<'a> {
 
     /// What a document gains by these texts of it. Nothing stands side by side
     /// across two of them.
-    pub fn proximity_weight<'t>(&self, texts: impl IntoIterator<Item = &'t str>) -> f32 {
+    pub fn proximity_weight<'t>(
+        &self,
+        language: TextLanguage,
+        texts: impl IntoIterator<Item = &'t str>,
+    ) -> f32 {
         let mut counts = vec![0.0_f32; self.pairs.len()];
         if self.is_empty() {
             return 0.0;
         }
         for text in texts {
             let mut before = None;
-            tokenizer::for_each_term(text, |term| {
+            tokenizer::for_each_term_in(language, text, |term| {
                 if term.role != TermRole::Word {
                     return;
                 }
@@ -82,11 +92,12 @@ mod tests {
         let question = ParsedQuery::parse("how do I make a pull request?");
         let weights = question.weigh_terms(10, |_| 2);
         let neighbours = ProximityGain::new(&question, &weights);
-        let weight = |text| neighbours.proximity_weight([text]);
+        let weight = |text| neighbours.proximity_weight(TextLanguage::English, [text]);
         assert_eq!(weight("Request a pull."), 0.0);
         assert!(weight("Pull requests are made.") > 0.0);
         assert!(weight("A pull request is a pull request.") > weight("A pull request."));
-        assert_eq!(neighbours.proximity_weight(["a pull", "request"]), 0.0);
+        let apart = ["a pull", "request"];
+        assert_eq!(neighbours.proximity_weight(TextLanguage::English, apart), 0.0);
     }
 
     #[test]

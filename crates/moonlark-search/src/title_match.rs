@@ -7,6 +7,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::language::TextLanguage;
 use crate::parsed_query::{ParsedQuery, QueryWeights};
 use crate::tokenizer::{self, TermRole};
 
@@ -28,31 +29,34 @@ pub fn title_gain(common: f32, asked: f32, beside: f32) -> f32 {
 /// The same for titles as texts, where nothing is known of words that the question
 /// does not have: each counts as much as a usual word of the question.
 pub struct TitleGain<'a> {
-    worth: FxHashMap<&'a str, f32>,
+    /// Words with their numbers, and what each is worth.
+    worth: FxHashMap<&'a str, (usize, f32)>,
     asked: f32,
     usual: f32,
 }
 
 impl<'a> TitleGain<'a> {
     pub fn new(question: &'a ParsedQuery, weights: &QueryWeights) -> TitleGain<'a> {
-        let words = weights.terms.iter().filter(|it| it.word);
-        let worth: FxHashMap<&str, f32> =
-            words.map(|it| (question.terms[it.number].term.as_str(), it.in_title)).collect();
+        let words = weights.terms.iter().filter_map(|it| Some((it.of?, it)));
+        let worth: FxHashMap<&str, (usize, f32)> = words
+            .map(|(of, it)| (question.terms[it.number].term.as_str(), (of, it.in_title)))
+            .collect();
         let asked = weights.asked_in_title;
-        let usual = asked / worth.len().max(1) as f32;
+        let different: FxHashSet<usize> = worth.values().map(|(word, _)| *word).collect();
+        let usual = asked / different.len().max(1) as f32;
         TitleGain { worth, asked, usual }
     }
 
     /// What a document gains by this title.
-    pub fn title_weight(&self, title: &str) -> f32 {
+    pub fn title_weight(&self, language: TextLanguage, title: &str) -> f32 {
         let (mut common, mut beside) = (0.0, 0.0);
-        let mut seen: FxHashSet<&str> = FxHashSet::default();
-        tokenizer::for_each_term(title, |term| {
+        let mut seen: FxHashSet<usize> = FxHashSet::default();
+        tokenizer::for_each_term_in(language, title, |term| {
             if term.role != TermRole::Word {
                 return;
             }
-            match self.worth.get_key_value(term.text) {
-                Some((word, worth)) if seen.insert(word) => common += worth,
+            match self.worth.get(term.text) {
+                Some((word, worth)) if seen.insert(*word) => common += worth,
                 Some(_) => {}
                 None => beside += self.usual,
             }
@@ -70,12 +74,11 @@ mod tests {
         let question = ParsedQuery::parse("what may an agent's script do");
         let weights = question.weigh_terms(100, |_| 3);
         let titles = TitleGain::new(&question, &weights);
-        assert!(titles.title_weight("What a script may do") > titles.title_weight("Script"));
-        assert!(
-            titles.title_weight("Script") > titles.title_weight("Script tests and how they run")
-        );
-        assert_eq!(titles.title_weight("Limits"), 0.0);
-        assert_eq!(titles.title_weight("Script script"), titles.title_weight("Script"));
+        let weight = |title| titles.title_weight(TextLanguage::English, title);
+        assert!(weight("What a script may do") > weight("Script"));
+        assert!(weight("Script") > weight("Script tests and how they run"));
+        assert_eq!(weight("Limits"), 0.0);
+        assert_eq!(weight("Script script"), weight("Script"));
     }
 
     #[test]

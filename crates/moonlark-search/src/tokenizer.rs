@@ -4,7 +4,7 @@
 //! itself, so that both `readFile` and `read file` find `read_file`. `ü` is
 //! found as `u` and as `ue`. Scripts that are written without spaces give pairs
 //! of letters, and each letter alone for those who ask for just one. An emoji
-//! is a word.
+//! is a word. Stems and stop words are those of the text's language.
 
 mod fold;
 mod german;
@@ -13,12 +13,14 @@ mod stop_words;
 
 use std::ops::Range;
 
+use crate::language::TextLanguage;
+
 pub(crate) use fold::fold_letters;
 use fold::is_combining_mark;
 pub(crate) use german::{is_german_text, other_word_forms};
 pub use stem::stem_word;
 pub use stop_words::is_stop_word;
-pub(crate) use stop_words::is_weak_term;
+pub(crate) use stop_words::{ENGLISH_STOP_WORDS, is_weak_term};
 
 /// Longer runs of letters are data, not words.
 const MAX_WORD_BYTES: usize = 64;
@@ -44,8 +46,14 @@ pub enum TermRole {
 }
 
 /// The terms of a text, in order, those that say nothing left out.
-pub fn for_each_term(text: &str, mut each: impl FnMut(TextTerm<'_>)) {
-    let mut reader = TermExtractor { each: &mut each, word: String::new(), whole: String::new() };
+pub fn for_each_term(text: &str, each: impl FnMut(TextTerm<'_>)) {
+    for_each_term_in(TextLanguage::English, text, each);
+}
+
+/// The same for a text in this language.
+pub fn for_each_term_in(language: TextLanguage, text: &str, mut each: impl FnMut(TextTerm<'_>)) {
+    let (word, whole) = (String::new(), String::new());
+    let mut reader = TermExtractor { language, each: &mut each, word, whole };
     let mut start = None;
     for (at, letter) in text.char_indices() {
         if is_word_char(letter) {
@@ -109,6 +117,7 @@ pub(crate) fn for_each_run(text: &str, mut each: impl FnMut(&str)) {
 
 /// Turns runs of letters into terms, in buffers that are used again.
 struct TermExtractor<'a, F> {
+    language: TextLanguage,
     each: &'a mut F,
     word: String,
     whole: String,
@@ -138,9 +147,9 @@ impl<F: FnMut(TextTerm<'_>)> TermExtractor<'_, F> {
             if fits {
                 self.whole.push_str(&self.word);
             }
-            if !is_stop_word(&self.word) {
+            if !self.language.is_stop_word(&self.word) {
                 self.emit_umlaut_spelling(&text[start..end], start..end);
-                stem_word(&mut self.word);
+                self.language.stem_word(&text[start..end], &mut self.word);
                 (self.each)(TextTerm { text: &self.word, at: start..end, role: TermRole::Word });
             }
         }
@@ -163,8 +172,10 @@ impl<F: FnMut(TextTerm<'_>)> TermExtractor<'_, F> {
         if part.is_ascii() {
             return;
         }
-        if let Some(mut spelled) = german::spell_out_umlauts(part) {
-            stem_word(&mut spelled);
+        if let Some(spelled) = german::spell_out_umlauts(part) {
+            let mut term = spelled.clone();
+            self.language.stem_word(&spelled, &mut term);
+            let spelled = term;
             (self.each)(TextTerm { text: &spelled, at, role: TermRole::Also });
         }
     }

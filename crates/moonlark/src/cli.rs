@@ -21,6 +21,7 @@ mod log_writer;
 mod logging;
 mod login;
 mod logout;
+mod model;
 mod pin;
 mod policy;
 mod problem_lines;
@@ -149,6 +150,9 @@ enum CliCommand {
     /// Write, try and list connectors, which feed the knowledge base.
     #[command(subcommand)]
     Connector(connector::ConnectorCommand),
+    /// Add, list and remove embedding models, which say what documents mean.
+    #[command(subcommand)]
+    Model(model::ModelCommand),
     /// Run the tests written beside scripts: `*_test.star`, `*_test.luau`.
     Test(test::TestArgs),
     /// Explain a module, a function or a tool.
@@ -326,6 +330,7 @@ async fn run_command(cli: CliArgs) -> CommandResult {
         CliCommand::Search(search) => search.run(&global).await,
         CliCommand::Get(get) => get.run(&global).await,
         CliCommand::Connector(connector) => connector.run(&global).await,
+        CliCommand::Model(model) => model.run(&global).await,
         CliCommand::Test(test) => test.run(&global).await,
         CliCommand::Docs(docs) => docs.run(&global).await,
         CliCommand::Types(types) => types.run(&global),

@@ -8,7 +8,7 @@ mod background_sync;
 mod knowledge_tools;
 pub(crate) mod timestamps;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use moonlark_core::{Problem, Result};
 use moonlark_gateway::Gateway;
 use moonlark_knowledge::{
     ChunkSettings, EmbeddingApi, EmbeddingServiceSettings, KnowledgeDatabase, KnowledgeSettings,
-    SourceStats, SyncOptions, SyncSummary, TextEmbedder,
+    LocalModelFolder, SourceStats, SyncOptions, SyncSummary, TextEmbedder,
 };
 use parking_lot::Mutex;
 use secrecy::SecretString;
@@ -25,11 +25,18 @@ use tokio::sync::watch;
 use crate::cli::near_hint;
 use crate::connectors::KnowledgeSource;
 use moonlark_config::config_file::LoadedConfig;
-use moonlark_config::{self as config, RemoteEmbedderKind, SyncTrigger};
-use moonlark_state::state_folder::{STATE_FOLDER_NAME, prepare_state_folder};
+use moonlark_config::{
+    self as config, BUILTIN_EMBEDDER_NAME, EmbedderConfig, RemoteEmbedderKind, SyncTrigger,
+};
+use moonlark_state::state_folder::{STATE_FOLDER_NAME, prepare_state_folder, state_folder_path};
 
 /// How long a service may take for one batch of texts.
 const EMBEDDING_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Of models that were added, in the state folder.
+const MODELS_FOLDER_NAME: &str = "models";
+/// That are said of a source.
+const MAX_NAMED_LANGUAGES: usize = 4;
 
 /// Cheap to clone; all clones are the same.
 #[derive(Clone, Default)]
@@ -58,6 +65,8 @@ struct KnowledgeBaseState {
 #[derive(Clone, PartialEq, Default)]
 struct KnowledgeOpenOptions {
     file: PathBuf,
+    /// Of the project.
+    root: PathBuf,
     config: config::KnowledgeConfig,
 }
 
@@ -69,6 +78,8 @@ pub(crate) struct KnowledgeSourceStatus {
     pub(crate) problem: Option<String>,
     /// What to do about that.
     pub(crate) hint: Option<String>,
+    /// What the model that embeds does not know of its documents.
+    pub(crate) note: Option<String>,
 }
 
 impl KnowledgeBase {
@@ -77,6 +88,7 @@ impl KnowledgeBase {
         let config = &loaded.config.knowledge;
         let opened = KnowledgeOpenOptions {
             file: loaded.config.store.sqlite_file(&loaded.root),
+            root: loaded.root.clone(),
             config: config.clone(),
         };
         let interval = config.interval.map(config::TimeoutSeconds::to_duration);
@@ -163,8 +175,7 @@ impl KnowledgeBase {
         {
             prepare_state_folder(folder);
         }
-        let knowledge =
-            KnowledgeDatabase::open(&wanted.file, knowledge_settings(&wanted.config)?).await?;
+        let knowledge = KnowledgeDatabase::open(&wanted.file, knowledge_settings(&wanted)?).await?;
         *opened = Some((wanted, knowledge.clone()));
         Ok(knowledge)
     }
@@ -230,16 +241,43 @@ impl KnowledgeBase {
                 (None, Some(problem)) => (Some(problem.clone()), again()),
                 (None, None) => (None, None),
             };
-            known.push(KnowledgeSourceStatus { stats, configured: true, problem, hint });
+            let note = self.language_note(&stats);
+            known.push(KnowledgeSourceStatus { stats, configured: true, problem, hint, note });
         }
         there.sort_by(|a, b| a.name.cmp(&b.name));
         known.extend(there.into_iter().map(|stats| {
             let problem = stats.problem.clone();
             let hint =
                 problem.as_ref().map(|_| "`moonlark sync` removes what is left of it".into());
-            KnowledgeSourceStatus { stats, configured: false, problem, hint }
+            let note = self.language_note(&stats);
+            KnowledgeSourceStatus { stats, configured: false, problem, hint, note }
         }));
         Ok(known)
+    }
+
+    /// The model in the binary has read English: what is in other languages is found by
+    /// its words.
+    fn language_note(&self, stats: &SourceStats) -> Option<String> {
+        let is_builtin = match &self.0.now.lock().opened.config.embedder {
+            EmbedderConfig::Named(name) => name == BUILTIN_EMBEDDER_NAME,
+            EmbedderConfig::Service(_) => false,
+        };
+        if !is_builtin || stats.languages.is_empty() {
+            return None;
+        }
+        let mut named: Vec<String> = stats
+            .languages
+            .iter()
+            .take(MAX_NAMED_LANGUAGES)
+            .map(|(language, count)| format!("{count} in {}", language.name()))
+            .collect();
+        if stats.languages.len() > MAX_NAMED_LANGUAGES {
+            named.push("more in others".to_owned());
+        }
+        Some(format!(
+            "{}: found by their words, hardly by meaning, since the built-in model has read English only",
+            named.join(", ")
+        ))
     }
 }
 
@@ -252,15 +290,29 @@ fn never_synced_stats(source: &KnowledgeSource) -> SourceStats {
         kind: source.kind().to_owned(),
         documents: 0,
         chunks: 0,
+        languages: Vec::new(),
         last_sync: None,
         problem: None,
     }
 }
 
-fn knowledge_settings(config: &config::KnowledgeConfig) -> Result<KnowledgeSettings> {
+/// Where the models are that were added to a project.
+pub(crate) fn local_models(root: &Path) -> LocalModelFolder {
+    LocalModelFolder::new(state_folder_path(root).join(MODELS_FOLDER_NAME))
+}
+
+fn knowledge_settings(options: &KnowledgeOpenOptions) -> Result<KnowledgeSettings> {
+    let config = &options.config;
     let embedder = match &config.embedder {
-        config::EmbedderConfig::Named(_) => TextEmbedder::Builtin,
-        config::EmbedderConfig::Service(service) => {
+        EmbedderConfig::Named(name) if name == BUILTIN_EMBEDDER_NAME => TextEmbedder::Builtin,
+        EmbedderConfig::Named(name) => {
+            let opened = local_models(&options.root).open_model(name);
+            TextEmbedder::Local(opened.map_err(|problem| {
+                Problem::bad_config(format!("knowledge.embedder: {}", problem.message))
+                    .with_hint("`moonlark model add FOLDER` adds it; \"builtin\" is always there")
+            })?)
+        }
+        EmbedderConfig::Service(service) => {
             TextEmbedder::Http(Box::new(EmbeddingServiceSettings {
                 speaks: match service.kind {
                     RemoteEmbedderKind::Openai => EmbeddingApi::OpenAi,

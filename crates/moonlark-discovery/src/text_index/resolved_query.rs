@@ -26,6 +26,10 @@ pub(super) struct ResolvedQuery {
     pub(super) asked_in_title: f32,
     /// Neighbours in the question, in the order of their terms.
     pub(super) pairs: Vec<QueryPair>,
+    /// The first of each two neighbours.
+    pub(super) pair_starts: TermFilter,
+    /// Words of the question and those for its action.
+    titled: TermFilter,
     pub(super) bare: String,
 }
 
@@ -42,6 +46,27 @@ pub(super) struct ActionWords {
     in_title: f32,
 }
 
+/// Whether a term may be among some: wrongly yes for few others, never wrongly no.
+#[derive(Default)]
+pub(super) struct TermFilter([u64; 16]);
+
+impl TermFilter {
+    #[inline]
+    pub(super) fn may_have(&self, term: u32) -> bool {
+        self.0[(term >> 6) as usize % 16] & (1 << (term % 64)) != 0
+    }
+}
+
+impl FromIterator<u32> for TermFilter {
+    fn from_iter<T: IntoIterator<Item = u32>>(terms: T) -> TermFilter {
+        let mut filter = TermFilter::default();
+        for term in terms {
+            filter.0[(term >> 6) as usize % 16] |= 1 << (term % 64);
+        }
+        filter
+    }
+}
+
 pub(super) struct QueryPair {
     pub(super) terms: (u32, u32),
     pub(super) weight: f32,
@@ -56,6 +81,9 @@ impl ResolvedQuery {
     /// What a word of a title is worth, if it is one of the question's; and whether it
     /// is one of several for the same action.
     pub(super) fn worth_in_title(&self, word: u32, same_action: f32) -> Option<(bool, f32)> {
+        if !self.titled.may_have(word) {
+            return None;
+        }
         if let Some(action) = &self.action {
             if action.own == Some(word) {
                 return Some((true, action.in_title));
@@ -105,7 +133,7 @@ impl TextIndex {
                 (None, None) => {}
             }
         }
-        let own = weights.terms.iter().filter(|it| it.word);
+        let own = weights.terms.iter().filter(|it| it.of.is_some());
         let words: Vec<_> = own.filter_map(|it| Some((find(&it.term)?, it.in_title))).collect();
         let asked_words = || question.terms.iter().filter(|it| it.kind == QueryTermKind::Word);
         let complete = words.len() == asked_words().count();
@@ -130,6 +158,10 @@ impl TextIndex {
         let pairs = question.pairs.iter().take(MAX_QUERY_PAIRS);
         let mut pairs: Vec<QueryPair> = pairs.filter_map(pair).collect();
         pairs.sort_unstable_by_key(|it| it.terms);
+        let pair_starts = pairs.iter().map(|it| it.terms.0).collect();
+        let acting =
+            action_words.iter().flat_map(|it: &ActionWords| it.own.iter().chain(&it.others));
+        let titled = words.iter().map(|(word, _)| word).chain(acting).copied().collect();
         ResolvedQuery {
             terms,
             words,
@@ -138,7 +170,9 @@ impl TextIndex {
             asked: weights.asked,
             asked_in_title: weights.asked_in_title,
             pairs,
-            bare: normalize_name(text),
+            pair_starts,
+            titled,
+            bare: if may_guess { normalize_name(text) } else { String::new() },
         }
     }
 

@@ -7,14 +7,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use moonlark_search::RowBitmap;
+use moonlark_search::{RowBitmap, TextLanguage};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use super::segment_members::SegmentMembers;
 use super::vectors::{self, EmbeddingModel};
 use super::{FIELD_COUNT, segments};
-use crate::store::{IndexGeneration, StoreResult, damaged_error, query_all, read_generation};
+use crate::store::{
+    IndexGeneration, StoreResult, damaged_error, query_all, read_generation, read_languages,
+};
 
 /// The last snapshot that somebody asked for.
 #[derive(Default)]
@@ -29,6 +31,8 @@ pub(crate) struct IndexSnapshot {
     pub(crate) alive: usize,
     /// Terms in each field of them, on average.
     pub(crate) average: [f32; FIELD_COUNT],
+    /// The languages of documents, the most frequent first.
+    pub(crate) languages: Vec<TextLanguage>,
     models: Vec<EmbeddingModel>,
     by_segment: vectors::ModelsBySegment,
     documents: Mutex<Option<Arc<FilterFieldsByDocument>>>,
@@ -113,6 +117,7 @@ impl IndexSnapshot {
             places: base,
             alive: count,
             average: sums.map(|sum| sum as f32 / count.max(1) as f32),
+            languages: read_languages(connection)?,
             models: vectors::list_models(connection)?,
             by_segment: vectors::models_by_segment(connection)?,
             documents: Mutex::default(),

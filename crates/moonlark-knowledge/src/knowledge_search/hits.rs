@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use moonlark_search::{FusionCandidate, ParsedQuery};
+use moonlark_search::{FusionCandidate, ParsedQuery, TextLanguage};
 use rusqlite::Connection;
 
 use super::keyword_scores::KeywordScores;
@@ -23,7 +23,7 @@ impl DocumentSearch<'_> {
         chosen: Vec<ChosenDocument>,
     ) -> StoreResult<Vec<DocumentHit>> {
         let DocumentSearch { connection, snapshot, query, .. } = *self;
-        let asked = question_terms(query);
+        let asked = question_terms(query, &snapshot.languages);
         let cosines: HashMap<ChunkPosition, Option<f32>> =
             candidates.iter().map(|it| (it.id, it.semantic)).collect();
         let mut hits = Vec::new();
@@ -33,12 +33,12 @@ impl DocumentSearch<'_> {
             let (hit, first_chunk) = read_hit(connection, it.document)?;
             let text = store::read_chunk_text(connection, chunk)?
                 .ok_or_else(|| damaged_error("a chunk is indexed and not there"))?;
-            let shown = snippet::build_snippet(&text.text, &asked);
+            let shown = snippet::build_snippet(text.language, &text.text, &asked);
             let explain = query.explain.then(|| {
                 let heading = text.heading.as_deref().unwrap_or_default();
                 let path = path_words(&text.source_id);
-                let terms =
-                    snippet::matched_terms(&[&text.title, path, heading, &text.text], &asked);
+                let texts = [&*text.title, path, heading, &text.text];
+                let terms = snippet::matched_terms(text.language, &texts, &asked);
                 ScoreExplanation {
                     keyword: (query.mode != SearchMode::Semantic).then_some(it.fused.keyword),
                     semantic: cosines.get(&it.fused.id).copied().flatten(),
@@ -67,8 +67,8 @@ impl DocumentSearch<'_> {
 }
 
 /// The terms of the question.
-fn question_terms(query: &SearchQuery) -> HashMap<String, usize> {
-    let terms = ParsedQuery::parse(&query.text).terms.into_iter();
+fn question_terms(query: &SearchQuery, languages: &[TextLanguage]) -> HashMap<String, usize> {
+    let terms = ParsedQuery::parse_for(&query.text, languages).terms.into_iter();
     terms.enumerate().map(|(number, asked)| (asked.term, number)).collect()
 }
 

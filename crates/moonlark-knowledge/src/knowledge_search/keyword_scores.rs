@@ -61,9 +61,9 @@ impl KeywordScores {
         let bm25 = TermScorer::new(snapshot.average);
         let mut scores = vec![0.0_f32; snapshot.places];
         let mut in_headings = vec![0.0_f32; snapshot.places];
-        let in_heading = |it: &WeightedTerm| if it.word { it.in_title } else { 0.0 };
+        let in_heading = |it: &WeightedTerm| if it.of.is_some() { it.in_title } else { 0.0 };
         let asked = weights.terms.iter().map(|it| (it.term.clone(), it.weight, in_heading(it)));
-        let longer = lists.find_longer_words(question)?;
+        let longer = lists.find_longer_words(question, &weights)?;
         let longer = longer.into_iter().map(|(term, weight)| (term, weight, 0.0));
         let terms: Vec<(String, f32, f32)> = asked.chain(longer).collect();
         for (term, weight, in_heading) in terms {
@@ -110,7 +110,7 @@ impl KeywordScores {
         let common = self.in_headings.get(place as usize).copied().unwrap_or(0.0);
         let Some((segment, at)) = snapshot.locate_chunk(place as usize) else { return 0.0 };
         let asked = self.weights.asked_in_title;
-        let words = self.weights.terms.iter().filter(|it| it.word).count().max(1);
+        let words = self.weights.distinct_words().max(1);
         let all = f32::from(segment.members().lengths[at][HEADINGS_FIELD]) * asked / words as f32;
         title_gain(common, asked, (all - common).max(0.0))
     }
@@ -223,16 +223,20 @@ impl TermListCache<'_> {
 
     /// Words that begin with one of the question that no chunk has, and what they
     /// are worth: most words of German are made of others.
-    fn find_longer_words(&mut self, question: &ParsedQuery) -> StoreResult<Vec<(String, f32)>> {
+    fn find_longer_words(
+        &mut self,
+        question: &ParsedQuery,
+        weights: &QueryWeights,
+    ) -> StoreResult<Vec<(String, f32)>> {
         let all = self.snapshot.alive as u64;
         let mut found = Vec::new();
-        let words = question.terms.iter().filter(|it| {
-            it.kind == QueryTermKind::Word && it.term.len() >= SHORTEST_BEGINNING_BYTES
+        let is_found = |number: usize| weights.terms.iter().any(|it| it.of == Some(number));
+        let words = question.terms.iter().enumerate().filter(|(number, it)| {
+            it.kind == QueryTermKind::Word
+                && it.term.len() >= SHORTEST_BEGINNING_BYTES
+                && !is_found(*number)
         });
-        for asked in words.take(MAX_UNKNOWN_WORDS) {
-            if self.count_chunks_with(&asked.term)? > 0 {
-                continue;
-            }
+        for (_, asked) in words.take(MAX_UNKNOWN_WORDS) {
             let mut longer = BTreeSet::new();
             for segment in &self.snapshot.segments {
                 let terms = find_terms_with_prefix(self.connection, segment.segment, &asked.term)?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
-use moonlark_search::for_each_term;
+use moonlark_search::{TextLanguage, for_each_term_in};
 
 /// Bytes of the chunk that are shown.
 const MAX_SNIPPET_BYTES: usize = 280;
@@ -11,9 +11,13 @@ const MAX_SNIPPET_BYTES: usize = 280;
 const SNIPPET_BYTES_BEFORE_MATCH: usize = 60;
 
 /// `asked` has the terms of the question, the numbers being their order.
-pub(super) fn build_snippet(text: &str, asked: &HashMap<String, usize>) -> String {
+pub(super) fn build_snippet(
+    language: TextLanguage,
+    text: &str,
+    asked: &HashMap<String, usize>,
+) -> String {
     let mut found: Vec<(Range<usize>, usize)> = Vec::new();
-    for_each_term(text, |term| {
+    for_each_term_in(language, text, |term| {
         if let Some(number) = asked.get(term.text) {
             found.push((term.at, *number));
         }
@@ -24,10 +28,14 @@ pub(super) fn build_snippet(text: &str, asked: &HashMap<String, usize>) -> Strin
 }
 
 /// The terms of the question that these texts have, in its order.
-pub(super) fn matched_terms(texts: &[&str], asked: &HashMap<String, usize>) -> Vec<String> {
+pub(super) fn matched_terms(
+    language: TextLanguage,
+    texts: &[&str],
+    asked: &HashMap<String, usize>,
+) -> Vec<String> {
     let mut found = BTreeSet::new();
     for text in texts {
-        for_each_term(text, |term| {
+        for_each_term_in(language, text, |term| {
             if let Some(number) = asked.get(term.text) {
                 found.insert((*number, term.text.to_owned()));
             }
@@ -151,7 +159,7 @@ mod tests {
     fn check(text: &str, question: &str, expected: &str) {
         let asked = ParsedQuery::parse(question).terms.into_iter().enumerate();
         let asked = asked.map(|(number, it)| (it.term, number)).collect();
-        assert_eq!(build_snippet(text, &asked), expected);
+        assert_eq!(build_snippet(TextLanguage::English, text, &asked), expected);
     }
 
     #[test]
@@ -175,7 +183,7 @@ mod tests {
         );
         let asked = ParsedQuery::parse("rollback a deployment").terms.into_iter().enumerate();
         let asked = asked.map(|(number, it)| (it.term, number)).collect();
-        let shown = build_snippet(&text, &asked);
+        let shown = build_snippet(TextLanguage::English, &text, &asked);
         assert!(shown.contains("Then **rollback** the **deployment** by hand."), "{shown}");
         assert!(shown.starts_with('…') && shown.ends_with('…') && shown.len() < 320, "{shown}");
     }
@@ -186,7 +194,7 @@ mod tests {
             ["", " ", "\0\0", "€".repeat(500).as_str(), &"a".repeat(5_000), &"a€ ".repeat(900)]
         {
             let asked = HashMap::from([("a".to_owned(), 0)]);
-            assert!(build_snippet(text, &asked).len() <= 1_200);
+            assert!(build_snippet(TextLanguage::English, text, &asked).len() <= 1_200);
         }
     }
 }

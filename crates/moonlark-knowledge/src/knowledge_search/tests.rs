@@ -367,3 +367,82 @@ async fn a_search_sees_one_commit_while_a_sync_goes_on() {
     }
     syncing.await.unwrap();
 }
+
+/// Documents in nine languages, each with words in other forms than its questions.
+const LANGUAGES: &str = include_str!("../../../../bench/language_questions.json");
+
+#[tokio::test]
+async fn a_question_finds_other_forms_of_its_words_in_its_own_language() {
+    let languages: serde_json::Value = serde_json::from_str(LANGUAGES).unwrap();
+    let languages = languages.as_object().unwrap();
+    let mut items = Vec::new();
+    for (code, of) in languages {
+        for (name, text) in of["documents"].as_object().unwrap() {
+            items.push(item(&format!("{code}/{name}"), text.as_str().unwrap()));
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let knowledge = small(&folder.path().join("k.db"));
+    sync(&knowledge, Listed::new(items)).await.unwrap();
+    let mut stats: Vec<(&str, u64)> = knowledge.list_sources().await.unwrap()[0]
+        .languages
+        .iter()
+        .map(|(language, count)| (language.code(), *count))
+        .collect();
+    stats.sort_unstable();
+    let expected = ["de", "es", "fr", "it", "ja", "pt", "ru", "zh"].map(|code| (code, 5));
+    assert_eq!(stats, expected);
+    let mut missed = Vec::new();
+    for (code, of) in languages {
+        for pair in of["questions"].as_array().unwrap() {
+            let (question, name) = (pair[0].as_str().unwrap(), pair[1].as_str().unwrap());
+            let found = find(&knowledge, question).await;
+            if found.first() != Some(&format!("{code}/{name}")) {
+                missed.push(format!("{question}: {:?}", found.first()));
+            }
+        }
+    }
+    assert_eq!(missed, [] as [&str; 0]);
+}
+
+#[tokio::test]
+async fn a_language_marks_the_words_of_its_own_forms() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "Les factures sont envoyées après la livraison. Elles doivent être payées dans les deux semaines.";
+    let knowledge = base(&folder, &[("factures.md", text), ("invoices.md", PAGES[1].1)]).await;
+    let query = SearchQuery { explain: true, ..SearchQuery::new("envoi d'une facture payée") };
+    let hit = knowledge.search(query).await.unwrap().hits.remove(0);
+    assert_eq!(hit.source_id, "factures.md");
+    assert!(hit.snippet.contains("Les **factures** sont"), "{}", hit.snippet);
+    assert!(hit.snippet.contains("**payées**"), "{}", hit.snippet);
+    let document = knowledge.get(&hit.id).await.unwrap();
+    assert_eq!(document.language.as_deref(), Some("fr"));
+    assert_eq!(document.to_value().get("language"), Some(&Value::Str("fr".to_owned())));
+    let english = knowledge.search(SearchQuery::new("refunds")).await.unwrap().hits.remove(0);
+    assert_eq!(knowledge.get(&english.id).await.unwrap().language, None);
+}
+
+#[tokio::test]
+async fn a_file_is_found_by_its_name_with_its_ending() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "# Settings\n\nWhat the service reads when it starts.";
+    let knowledge = base(
+        &folder,
+        &[
+            ("deploy/config.yaml", text),
+            ("deploy/config.toml", text),
+            ("deploy/README.md", "# Deploy\n\nThe config is read from config.yaml or a toml file."),
+            ("notes/release-2024.txt", "Nothing changed for users."),
+        ],
+    )
+    .await;
+    for (question, expected) in [
+        ("config.toml", "deploy/config.toml"),
+        ("config.yaml", "deploy/config.yaml"),
+        ("deploy/config.toml", "deploy/config.toml"),
+        ("release-2024.txt", "notes/release-2024.txt"),
+        ("release 2024", "notes/release-2024.txt"),
+    ] {
+        assert_eq!(find(&knowledge, question).await[0], expected, "{question}");
+    }
+}

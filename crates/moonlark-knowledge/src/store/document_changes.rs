@@ -23,14 +23,16 @@ pub(crate) fn write_document(
     connection
         .prepare_cached(
             "INSERT INTO kb_documents (id, source, source_id, title, source_url, author, created_at,
-                 updated_at, content_type, metadata, stamp, hash, first_chunk, chunks)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
+                 updated_at, content_type, metadata, stamp, hash, first_chunk, chunks, language)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+                 ?15)
              ON CONFLICT (source, source_id) DO UPDATE SET
                  title = excluded.title, source_url = excluded.source_url,
                  author = excluded.author, created_at = excluded.created_at,
                  updated_at = excluded.updated_at, content_type = excluded.content_type,
                  metadata = excluded.metadata, stamp = excluded.stamp, hash = excluded.hash,
-                 first_chunk = excluded.first_chunk, chunks = excluded.chunks
+                 first_chunk = excluded.first_chunk, chunks = excluded.chunks,
+                 language = excluded.language
              RETURNING document",
         )?
         .query_row(
@@ -48,7 +50,8 @@ pub(crate) fn write_document(
                 row.stamp,
                 hash,
                 first_chunk,
-                chunks
+                chunks,
+                row.language
             ],
             |row| row.get(0),
         )

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use jiff::Timestamp;
 use moonlark_core::{Result, Value};
+use moonlark_search::TextLanguage;
 use rusqlite::{Connection, Row as SqlRow, params};
 
 use super::document_bodies::{read_body, read_body_range};
@@ -33,6 +34,8 @@ pub(crate) struct DocumentRow {
     /// JSON.
     pub(crate) metadata: Option<String>,
     pub(crate) stamp: Option<String>,
+    /// A code; nothing for English and for what cannot be told.
+    pub(crate) language: Option<String>,
 }
 
 pub(crate) fn find_known_document(
@@ -41,20 +44,20 @@ pub(crate) fn find_known_document(
     source_id: &str,
 ) -> rusqlite::Result<Option<KnownDocument>> {
     let sql = "SELECT title, source_url, author, created_at, updated_at, content_type, metadata,
-                   stamp, document, hash, first_chunk, chunks
+                   stamp, language, document, hash, first_chunk, chunks
                FROM kb_documents WHERE source = ?1 AND source_id = ?2";
     query_first(connection, sql, params![source, source_id], |row| {
         Ok(KnownDocument {
             row: read_document_row(row)?,
-            document: row.get(8)?,
-            hash: row.get(9)?,
-            first_chunk: row.get(10)?,
-            chunks: row.get(11)?,
+            document: row.get(9)?,
+            hash: row.get(10)?,
+            first_chunk: row.get(11)?,
+            chunks: row.get(12)?,
         })
     })
 }
 
-/// The first eight columns.
+/// The first nine columns.
 pub(crate) fn read_document_row(row: &SqlRow<'_>) -> rusqlite::Result<DocumentRow> {
     Ok(DocumentRow {
         title: row.get(0)?,
@@ -65,6 +68,7 @@ pub(crate) fn read_document_row(row: &SqlRow<'_>) -> rusqlite::Result<DocumentRo
         content_type: row.get(5)?,
         metadata: row.get(6)?,
         stamp: row.get(7)?,
+        language: row.get(8)?,
     })
 }
 
@@ -133,17 +137,18 @@ pub(crate) fn read_document(
     let read = |row: &SqlRow<'_>| {
         let fields = read_document_row(row)?;
         let found = KnowledgeDocument {
-            id: row.get(8)?,
+            id: row.get(9)?,
             title: fields.title,
             body: String::new(),
             chunks: Vec::new(),
-            source: row.get(9)?,
-            source_id: row.get(10)?,
+            source: row.get(10)?,
+            source_id: row.get(11)?,
             source_url: fields.source_url,
             author: fields.author,
             created_at: timestamp_from_micros(fields.created_at),
             updated_at: timestamp_from_micros(fields.updated_at),
             content_type: fields.content_type,
+            language: fields.language,
             metadata: Value::Null,
         };
         Ok((found, fields.metadata))
@@ -151,7 +156,7 @@ pub(crate) fn read_document(
     let (mut found, json) = connection
         .prepare_cached(
             "SELECT title, source_url, author, created_at, updated_at, content_type, metadata, stamp,
-                    id, name, source_id
+                    language, id, name, source_id
              FROM kb_documents JOIN kb_sources USING (source)
              WHERE document = ?1",
         )?
@@ -191,6 +196,8 @@ pub(crate) struct ChunkText {
     /// Of the document.
     pub(crate) source_id: String,
     pub(crate) heading: Option<String>,
+    /// That its document was read in.
+    pub(crate) language: TextLanguage,
     pub(crate) text: String,
 }
 
@@ -198,15 +205,16 @@ pub(crate) fn read_chunk_text(
     connection: &Connection,
     chunk: u32,
 ) -> StoreResult<Option<ChunkText>> {
-    let sql = "SELECT document, title, heading, source_id, start, length
+    let sql = "SELECT document, title, heading, source_id, language, start, length
                FROM kb_chunks JOIN kb_documents USING (document) WHERE chunk = ?1";
-    let found: Option<(i64, String, Option<String>, String, usize, usize)> =
-        query_first(connection, sql, [chunk], |row| row.try_into())?;
-    let Some((document, title, heading, source_id, start, length)) = found else {
+    type ChunkRow = (i64, String, Option<String>, String, Option<String>, usize, usize);
+    let found: Option<ChunkRow> = query_first(connection, sql, [chunk], |row| row.try_into())?;
+    let Some((document, title, heading, source_id, language, start, length)) = found else {
         return Ok(None);
     };
     let text = read_body_range(connection, document, start..start.saturating_add(length))?;
-    Ok(Some(ChunkText { title, source_id, heading, text }))
+    let language = language.as_deref().and_then(TextLanguage::from_code).unwrap_or_default();
+    Ok(Some(ChunkText { title, source_id, heading, language, text }))
 }
 
 pub(crate) fn timestamp_from_micros(microseconds: Option<i64>) -> Option<Timestamp> {

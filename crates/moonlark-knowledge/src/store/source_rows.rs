@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use moonlark_core::Value;
+use moonlark_search::TextLanguage;
 use rusqlite::{Connection, params};
 
 use super::documents::timestamp_from_micros;
@@ -131,16 +132,46 @@ pub(crate) fn source_statistics(connection: &Connection) -> rusqlite::Result<Vec
                    (SELECT coalesce(sum(chunks), 0) FROM kb_documents AS it
                     WHERE it.source = kb_sources.source)
                FROM kb_sources ORDER BY name";
+    let languages = languages_by_source(connection)?;
     query_all(connection, sql, [], |row| {
+        let name: String = row.get(0)?;
+        let own = languages.iter().filter(|(of, _, _)| *of == name);
+        let languages = own.map(|(_, language, count)| (*language, *count)).collect();
         Ok(SourceStats {
-            name: row.get(0)?,
+            name,
             kind: row.get(1)?,
+            languages,
             last_sync: timestamp_from_micros(row.get(2)?),
             problem: row.get(3)?,
             documents: row.get::<_, i64>(4)?.try_into().unwrap_or(0),
             chunks: row.get::<_, i64>(5)?.try_into().unwrap_or(0),
         })
     })
+}
+
+/// The languages of all documents, the most frequent first.
+pub(crate) fn read_languages(connection: &Connection) -> rusqlite::Result<Vec<TextLanguage>> {
+    let sql =
+        "SELECT language FROM kb_documents GROUP BY language ORDER BY count(*) DESC, language";
+    let codes: Vec<Option<String>> = query_all(connection, sql, [], |row| row.get(0))?;
+    let of = |code: Option<String>| code.as_deref().and_then(TextLanguage::from_code);
+    Ok(codes.into_iter().map(|code| of(code).unwrap_or_default()).collect())
+}
+
+/// How many documents of each source are in which language other than English.
+fn languages_by_source(
+    connection: &Connection,
+) -> rusqlite::Result<Vec<(String, TextLanguage, u64)>> {
+    let sql = "SELECT name, language, count(*) FROM kb_documents JOIN kb_sources USING (source)
+               WHERE language IS NOT NULL GROUP BY source, language
+               ORDER BY count(*) DESC, language";
+    let rows = query_all(connection, sql, [], |row| {
+        Ok((row.get(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?.unsigned_abs()))
+    })?;
+    let known = |(name, code, count): (String, String, u64)| {
+        Some((name, TextLanguage::from_code(&code)?, count))
+    };
+    Ok(rows.into_iter().filter_map(known).collect())
 }
 
 pub(crate) fn synced_source_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {

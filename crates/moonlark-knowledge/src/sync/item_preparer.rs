@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use moonlark_core::{Problem, Result, Value};
-use moonlark_search::{TermRole, for_each_term};
+use moonlark_search::{TermRole, TextLanguage, for_each_term_in};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
@@ -152,7 +152,8 @@ impl ItemPreparer {
             Value::Null => None,
             metadata => Some(metadata.encode_json("metadata")?),
         };
-        let named_as = if title == item.source_id { "" } else { path_words(&item.source_id) };
+        let named_as = if title == item.source_id { "" } else { path_end(&item.source_id) };
+        let language = TextLanguage::detect(&extracted.text);
         let mut terms = ChunksByTerm::new();
         let mut chunks = Vec::new();
         for (number, made) in
@@ -162,7 +163,7 @@ impl ItemPreparer {
             // What its source calls a document stands above all of it, as headings do.
             let above = format!("{}\n{}", heading.as_deref().unwrap_or_default(), named_as);
             let fields = [title.as_str(), &above, &made.text];
-            let lengths = count_terms(&mut terms, number as u32, fields);
+            let lengths = count_terms(language, &mut terms, number as u32, fields);
             let model = self.model.as_ref().map(|_| &self.knowledge.settings.embedder);
             let vector = model.and_then(|embedder| {
                 embedder.embed_now(&embedding_text(&title, heading.as_deref(), &made.text))
@@ -180,6 +181,7 @@ impl ItemPreparer {
                 content_type: item.content_type.or(Some(extracted.content_type)),
                 metadata: json,
                 stamp: item.stamp,
+                language: (language != TextLanguage::English).then(|| language.code().to_owned()),
             },
             hash,
             metadata,
@@ -239,10 +241,15 @@ impl PreparedDocument {
 }
 
 /// Add the terms of a chunk to those of its document. Gives how many words each field has.
-fn count_terms(terms: &mut ChunksByTerm, chunk: u32, fields: [&str; FIELD_COUNT]) -> TermCounts {
+fn count_terms(
+    language: TextLanguage,
+    terms: &mut ChunksByTerm,
+    chunk: u32,
+    fields: [&str; FIELD_COUNT],
+) -> TermCounts {
     let mut lengths = [0_u16; FIELD_COUNT];
     for (field, text) in fields.into_iter().enumerate() {
-        for_each_term(text, |term| {
+        for_each_term_in(language, text, |term| {
             if term.role == TermRole::Word {
                 lengths[field] = lengths[field].saturating_add(1);
             }
@@ -268,14 +275,19 @@ fn count_terms(terms: &mut ChunksByTerm, chunk: u32, fields: [&str; FIELD_COUNT]
 /// What a path or another name of a document says: without the ending, which says
 /// what kind of file it is.
 pub(crate) fn path_words(source_id: &str) -> &str {
-    const MAX_PATH_BYTES: usize = 300;
     const MAX_ENDING_BYTES: usize = 5;
-    let from = source_id.len().saturating_sub(MAX_PATH_BYTES);
-    let path = &source_id[source_id.ceil_char_boundary(from)..];
+    let path = path_end(source_id);
     match path.rsplit_once('.') {
         Some((path, ending)) if ending.len() <= MAX_ENDING_BYTES && !ending.contains('/') => path,
         _ => path,
     }
+}
+
+/// The same with the ending: whoever asks for `config.toml` does not mean `config.yaml`.
+pub(crate) fn path_end(source_id: &str) -> &str {
+    const MAX_PATH_BYTES: usize = 300;
+    let from = source_id.len().saturating_sub(MAX_PATH_BYTES);
+    &source_id[source_id.ceil_char_boundary(from)..]
 }
 
 /// Of all that decides what becomes of an item's text.

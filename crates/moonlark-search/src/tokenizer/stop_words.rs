@@ -18,7 +18,7 @@ pub(super) fn is_german_stop_word(word: &str) -> bool {
 
 /// In order.
 #[rustfmt::skip]
-const ENGLISH_STOP_WORDS: [&str; 126] = [
+pub(crate) const ENGLISH_STOP_WORDS: [&str; 126] = [
     "a", "about", "above", "after", "again", "against", "all", "am", "an", "and", "any", "are",
     "as", "at", "be", "because", "been", "before", "being", "below", "between", "both", "but", "by",
     "can", "could", "did", "do", "does", "doing", "don", "down", "during", "each", "few", "for",

@@ -66,7 +66,8 @@ pub(crate) async fn run_in(project: &Arc<Project>, global: &GlobalArgs) -> Comma
         }
         for known in &known {
             print_line(knowledge_line(known));
-            known.problem.iter().for_each(|problem| print_line(format!("  {problem}")));
+            let lines = known.problem.iter().chain(&known.note);
+            lines.for_each(|line| print_line(format!("  {line}")));
         }
         for problem in &problems {
             error_lines(problem).into_iter().for_each(print_line);

@@ -179,6 +179,7 @@ impl KnowledgeSourceStatus {
         fields.insert("configured".to_owned(), self.configured.into());
         fields.insert("healthy".to_owned(), healthy.into());
         fields.insert("problem".to_owned(), self.problem.clone().into());
+        fields.insert("note".to_owned(), self.note.clone().into());
         let set = |(_, value): &(String, Value)| *value != Value::Null;
         Value::Object(fields.into_iter().filter(set).collect())
     }
@@ -331,6 +332,7 @@ fn document_output_schema() -> Json {
             "updated_at": {"anyOf": [{"type": "string"}, {"type": "null"}]},
             "content_type": {"anyOf": [{"type": "string"}, {"type": "null"}]},
             "metadata": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+            "language": {"type": "string", "description": "Its code, if it was told and is not English"},
         },
         "required": ["id", "title", "body", "chunks", "source", "source_id"],
     })
@@ -351,6 +353,8 @@ fn sources_output_schema() -> Json {
                     "chunks": {"type": "integer"},
                     "last_sync": {"type": "string"},
                     "problem": {"type": "string"},
+                    "languages": {"type": "object", "description": "Languages other than English, with the number of documents in each"},
+                    "note": {"type": "string"},
                 },
                 "required": ["name", "kind", "configured", "healthy", "documents", "chunks"],
             }},
