@@ -31,7 +31,7 @@ const CLINE_SETTINGS_FILE: &str = "cline_mcp_settings.json";
 pub struct ClientConfigPaths {
     system: OperatingSystem,
     home: PathBuf,
-    /// Where applications keep their settings: `~/.config`, `%APPDATA%`, …
+    /// Where applications keep their settings: `~/.config` on Linux
     settings: PathBuf,
     /// Where those keep them that do as on Linux, wherever they are.
     xdg: PathBuf,
@@ -43,7 +43,6 @@ pub struct ClientConfigPaths {
 #[derive(Clone, Copy, PartialEq)]
 enum OperatingSystem {
     Mac,
-    Windows,
     /// Linux, and all that keep to the XDG specification as it does.
     Other,
 }
@@ -53,7 +52,6 @@ impl ClientConfigPaths {
     pub fn for_user(project: &Path, env: EnvLookup<'_>) -> Result<ClientConfigPaths> {
         let system = match std::env::consts::OS {
             "macos" => OperatingSystem::Mac,
-            "windows" => OperatingSystem::Windows,
             _ => OperatingSystem::Other,
         };
         ClientConfigPaths::for_system(system, project, env)
@@ -66,17 +64,12 @@ impl ClientConfigPaths {
         env: EnvLookup<'_>,
     ) -> Result<ClientConfigPaths> {
         let folder = |name: &str| env(name).map(PathBuf::from).filter(|path| path.has_root());
-        let home = folder("HOME")
-            .or_else(|| folder("USERPROFILE").filter(|_| system == OperatingSystem::Windows));
-        let home = home.ok_or_else(|| {
+        let home = folder("HOME").ok_or_else(|| {
             Problem::unavailable("the home folder is not known").with_hint("set HOME to its path")
         })?;
         let xdg = folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let settings = match system {
             OperatingSystem::Mac => home.join("Library/Application Support"),
-            OperatingSystem::Windows => {
-                folder("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming"))
-            }
             OperatingSystem::Other => xdg.clone(),
         };
         let moved =
@@ -190,16 +183,14 @@ impl ClientConfigPaths {
     fn zed_folder(&self) -> PathBuf {
         match self.system {
             OperatingSystem::Mac => self.home.join(".config/zed"),
-            OperatingSystem::Windows => self.settings.join("Zed"),
             OperatingSystem::Other => self.settings.join("zed"),
         }
     }
 
     fn goose_folder(&self) -> PathBuf {
-        match (self.moved.get("GOOSE_PATH_ROOT"), self.system) {
-            (Some(root), _) => root.join("config"),
-            (None, OperatingSystem::Windows) => self.settings.join("Block/goose/config"),
-            (None, _) => self.xdg.join("goose"),
+        match self.moved.get("GOOSE_PATH_ROOT") {
+            Some(root) => root.join("config"),
+            None => self.xdg.join("goose"),
         }
     }
 
@@ -366,25 +357,6 @@ mod tests {
                 "/Users/a/.codeium/windsurf/mcp_config.json",
                 "/Users/a/.cline/data/settings/cline_mcp_settings.json",
                 "/x/goose/config.yaml",
-            ],
-        );
-        check(
-            OperatingSystem::Windows,
-            &[("USERPROFILE", "/Users/a"), ("APPDATA", "/Users/a/AppData/Roaming")],
-            &[
-                "/Users/a/AppData/Roaming/Claude/claude_desktop_config.json",
-                "/Users/a/.cursor/mcp.json",
-                "/Users/a/AppData/Roaming/Code/User/mcp.json",
-                "/Users/a/AppData/Roaming/Zed/settings.json",
-                "/Users/a/.claude.json",
-                "/Users/a/.codex/config.toml",
-                "/Users/a/.gemini/settings.json",
-                "/Users/a/.config/opencode/opencode.json",
-                "/Users/a/.qwen/settings.json",
-                "/Users/a/.continue/config.yaml",
-                "/Users/a/.codeium/windsurf/mcp_config.json",
-                "/Users/a/.cline/data/settings/cline_mcp_settings.json",
-                "/Users/a/AppData/Roaming/Block/goose/config/config.yaml",
             ],
         );
         assert!(

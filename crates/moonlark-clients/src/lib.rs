@@ -1,8 +1,8 @@
 //! The MCP clients that Moonlark takes servers from and registers itself with:
 //! where their configuration is and how it is written.
 //!
-//! `import` and `install` in `cli` use this. Nothing here prints, and only `file`
-//! touches the disk.
+//! `import` and `install` in `cli` use this. Nothing here prints, and only
+//! `config_paths` and the readers of files touch the disk.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

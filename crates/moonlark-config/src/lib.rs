@@ -249,7 +249,7 @@ pub struct ToolsConfig {
     /// The folder whose `*.lua` and `*.luau` files are tools.
     #[schemars(length(min = 1))]
     pub dir: String,
-    /// Reload a script when its file changes.
+    /// Reload tool scripts, connectors and prompts when their files change.
     pub watch: bool,
     /// Script tools with a configuration of their own, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

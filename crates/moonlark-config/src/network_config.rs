@@ -34,7 +34,7 @@ impl NetworkConfig {
     pub fn find_faults(&self) -> Vec<(&'static str, String)> {
         let fault = |text: &String| {
             let why = text.parse::<NetworkTarget>().err()?;
-            Some(("deny", format!("{text:?} is no place in the network: {why}")))
+            Some(("deny", format!("{text:?} is not a host, address or range: {why}")))
         };
         self.deny.iter().filter_map(fault).collect()
     }
@@ -53,7 +53,7 @@ mod tests {
             deny("10.0.0.0/99").find_faults(),
             [(
                 "deny",
-                "\"10.0.0.0/99\" is no place in the network: the number after / is too large"
+                "\"10.0.0.0/99\" is not a host, address or range: the number after / is too large"
                     .to_owned()
             )]
         );

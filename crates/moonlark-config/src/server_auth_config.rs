@@ -103,8 +103,7 @@ impl ServerAuthConfig {
             faults.push((key, "belongs to issuer, which is not set".to_owned()));
         }
         if self.issuer.is_some() && self.audience.is_empty() {
-            let message =
-                "must say what tokens are for, or those for any other service would count";
+            let message = "is required with issuer: without it, tokens for any other service would be accepted";
             faults.push(("auth.audience", message.to_owned()));
         }
         let plain = |it: char| it.is_ascii_graphic() && !matches!(it, '"' | '\\');
@@ -173,7 +172,7 @@ mod tests {
             ),
             (
                 "issuer = 'https://login.example.com'",
-                "auth.audience: must say what tokens are for, or those for any other service would count",
+                "auth.audience: is required with issuer: without it, tokens for any other service would be accepted",
             ),
             (
                 "issuer = 'http://login.example.com'\naudience = ['m']",

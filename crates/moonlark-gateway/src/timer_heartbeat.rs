@@ -65,5 +65,9 @@ mod tests {
         assert!(!pulse.0.load(Ordering::Relaxed));
         pulse.ensure_timer();
         assert!(!pulse.0.load(Ordering::Relaxed), "no runtime, no timer");
+        runtime().unwrap().block_on(async {
+            pulse.ensure_timer();
+            assert!(pulse.0.load(Ordering::Relaxed));
+        });
     }
 }

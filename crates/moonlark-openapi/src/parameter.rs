@@ -154,7 +154,11 @@ pub(crate) fn parse_location(node: TreeNode<'_>) -> Result<ParamLocation, String
         "header" => ParamLocation::Header,
         "cookie" => ParamLocation::Cookie,
         "" => return Err(format!("parameter '{name}' does not say where it goes")),
-        other => return Err(format!("parameter '{name}' goes into '{other}', which is no place")),
+        other => {
+            return Err(format!(
+                "parameter '{name}' goes into '{other}', which is not a parameter location"
+            ));
+        }
     })
 }
 

@@ -141,7 +141,7 @@ pub(crate) async fn call_tool_by_get(
 }
 
 async fn read_body(shared: &RestStateInner, headers: &HeaderMap, body: Body) -> Result<Value> {
-    // How it has to come is up to `serving`.
+    // How slowly it may arrive is limited by `body_timeout`.
     let body = axum::body::to_bytes(body, shared.request_body).await;
     let body = body.map_err(|error| {
         // axum tells a broken connection from a body over the limit only by

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const PRIVATE_FILE_MODE: u32 = 0o600;
+pub(crate) const PRIVATE_FILE_MODE: u32 = 0o600;
 const PRIVATE_FOLDER_MODE: u32 = 0o700;
 /// As any new file: less what the umask takes away.
 const SHARED_FILE_MODE: u32 = 0o666;

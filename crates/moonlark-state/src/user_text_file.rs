@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use moonlark_core::{Problem, Result, SourceLocation};
 
-use crate::atomic_file::{create_copy, write_private_file, write_user_file};
+use crate::atomic_file::{PRIVATE_FILE_MODE, create_copy, write_private_file, write_user_file};
 
 /// Claude Code keeps conversations in the same file as its servers. Nothing that
 /// a person wrote is larger.
@@ -18,7 +18,6 @@ const MAX_USER_FILE_BYTES: u64 = 32 * 1024 * 1024;
 
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 
-const PRIVATE_FILE_MODE: u32 = 0o600;
 /// What others than the owner may do.
 const SHARED_MODE_BITS: u32 = 0o077;
 

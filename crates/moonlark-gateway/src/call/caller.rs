@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Which way in a call came, and who made it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Caller {
-    /// `mcp`, `rest` or `cli`.
+    /// `mcp`, `rest` or `cli`; what Moonlark calls by itself has `load`, `resume`, `sync`, `test` or `worker`.
     pub surface: &'static str,
     /// The name that rules know it by, where it has shown who it is.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize_name")]

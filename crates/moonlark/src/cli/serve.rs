@@ -132,7 +132,7 @@ pub(super) async fn bind_listener(
     if !local && !auth.is_required() {
         return Err(Problem::bad_config(format!("refusing to listen on {host} without authentication: every machine that can reach it could call every tool"))
             .at_location(SourceLocation::in_file("server.host"))
-            .with_hint("make a token with `moonlark token add NAME`, set server.auth.issuer to your identity provider; or listen on 127.0.0.1")
+            .with_hint("make a token with `moonlark token add NAME`, or set server.auth.issuer to your identity provider, or listen on 127.0.0.1")
             .into());
     }
     if !local {

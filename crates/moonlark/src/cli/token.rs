@@ -166,7 +166,7 @@ fn remove_token(file: &TokenFile, name: &str, global: &GlobalArgs) -> Result<(),
         print_json(&json!({ "removed": name, "left": left }));
         return Ok(());
     }
-    print_line(format!("the token of {name} is no longer good"));
+    print_line(format!("token of {name} revoked"));
     if left == 0 {
         eprint_no_token_left(file);
     }
