@@ -110,6 +110,8 @@ enum Benchmark {
     },
     /// Beside ToolScript, Context Harness, starlark-mcp and my-cool-proxy, which you have built.
     Peers(peers::Peers),
+    /// Write which functions a server runs at its start, for the linker. Needs valgrind.
+    LinkOrder,
     /// Rules and the journal on the path of a call, and a server under ten times its load.
     Trust {
         #[command(flatten)]
@@ -194,6 +196,7 @@ impl Benchmark {
             Benchmark::Run { options } => options.measure("run", vec![Box::new(run::run)]),
             Benchmark::Start { options } => options.measure("start", vec![Box::new(start::run)]),
             Benchmark::Peers(peers) => peers.run(),
+            Benchmark::LinkOrder => peers::write_link_order(),
             Benchmark::Trust { options } => options.measure("trust", vec![Box::new(trust::run)]),
             Benchmark::Openapi { options } => {
                 options.measure("openapi", vec![Box::new(openapi::run)])

@@ -83,9 +83,9 @@ impl StartKind {
                  evaluates them in its own, without limits."
             }
             StartKind::Upstream => {
-                "Moonlark starts two more processes: one that ends the upstream with it, and one \
-                 that checks the types of scripts, which takes 100 million instructions to read \
-                 its definitions before the first script runs. ToolScript does neither."
+                "Moonlark starts two more processes: one that ends the upstream with it and with \
+                 all that it leaves behind, and one that checks scripts before they run. \
+                 ToolScript does neither."
             }
         }
     }
