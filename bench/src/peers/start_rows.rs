@@ -110,9 +110,9 @@ impl StartKind {
     }
 }
 
-const MEMORY_REASON: &str = "Most of it is the program file: of 43 MB with 10 Lua tools 35 MB are pages of \
-     it, which the kernel may drop and other processes share, and 9 MB are private. The peers are \
-     programs of a quarter of its size.";
+const MEMORY_REASON: &str = "Most of it is the program file: of 22 MB with 10 Lua tools 15 MB are pages of \
+     it and of libraries, which the kernel may drop and other processes share, and 6 MB are \
+     private. The peers are programs of a quarter of its size.";
 
 pub(super) fn measure(bench: &PeerBench) -> Result<Vec<Section>> {
     let (mut starts, mut memory) = (Vec::new(), Vec::new());
