@@ -115,6 +115,8 @@ enum Benchmark {
     Peers(peers::Peers),
     /// A steady load of everything for minutes, and what the process holds after each.
     Soak(soak::Soak),
+    /// Write which functions a server runs at its start, for the linker. Needs valgrind.
+    LinkOrder,
     /// Rules and the journal on the path of a call, and a server under ten times its load.
     Trust {
         #[command(flatten)]
@@ -200,6 +202,7 @@ impl Benchmark {
             Benchmark::Start { options } => options.measure("start", vec![Box::new(start::run)]),
             Benchmark::Peers(peers) => peers.run(),
             Benchmark::Soak(soak) => soak.run(),
+            Benchmark::LinkOrder => peers::write_link_order(),
             Benchmark::Trust { options } => options.measure("trust", vec![Box::new(trust::run)]),
             Benchmark::Openapi { options } => {
                 options.measure("openapi", vec![Box::new(openapi::run)])

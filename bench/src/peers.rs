@@ -6,6 +6,7 @@
 
 mod burst_rows;
 mod instructions;
+mod link_order;
 mod process_group;
 mod programs;
 mod projects;
@@ -25,6 +26,8 @@ use crate::report::{ReportPage, Section};
 use crate::{Effort, Options, Run};
 
 use programs::{PEERS, PeerPrograms};
+
+pub use link_order::write_link_order;
 
 #[derive(Args)]
 pub struct Peers {

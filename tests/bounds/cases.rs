@@ -36,7 +36,7 @@ pub fn host_functions(modules: &[Module], language: ScriptLanguage, port: u16) -
         .flat_map(|module| &module.functions)
         .map(|function| Target {
             name: function.tool.name.clone(),
-            params: function.params.clone(),
+            params: function.params.to_vec(),
             base: base_arguments(function, port),
         })
         .collect()

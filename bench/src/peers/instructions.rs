@@ -77,7 +77,7 @@ fn per_operation(count: u64, mut total: impl FnMut(u64) -> Result<f64>) -> Resul
     Ok((total(2 * count)? - once) / count as f64)
 }
 
-fn wait_for_workers(group: &[u32]) -> Result<()> {
+pub(super) fn wait_for_workers(group: &[u32]) -> Result<()> {
     let began = Instant::now();
     while group.iter().any(|pid| is_running(*pid)) {
         ensure!(began.elapsed() < WORKER_END_TIMEOUT, "a worker did not end with its server");
@@ -93,10 +93,10 @@ fn is_running(pid: u32) -> bool {
 }
 
 /// What callgrind writes about a program and those it starts.
-struct Profiles(TempDir);
+pub(super) struct Profiles(TempDir);
 
 impl Profiles {
-    fn new() -> Result<Profiles> {
+    pub(super) fn new() -> Result<Profiles> {
         let folder = tempfile::Builder::new().prefix("bench-").tempdir()?;
         let source = folder.path().join("children.c");
         std::fs::write(&source, CHILDREN_SOURCE)?;
@@ -108,9 +108,9 @@ impl Profiles {
     }
 
     /// The echo server behind a gateway is left alone.
-    fn command(&self, project: &PeerProject) -> Command {
+    pub(super) fn command(&self, project: &PeerProject) -> Command {
         let mut valgrind = Command::new("valgrind");
-        valgrind.args(["--quiet", "--tool=callgrind", "--trace-children=yes"]);
+        valgrind.args(["--quiet", "--tool=callgrind", "--trace-children=yes", "--demangle=no"]);
         valgrind.arg("--trace-children-skip=*/moonlark-bench");
         let files = self.0.path().join(format!("%p{PROFILE_SUFFIX}"));
         valgrind.arg(format!("--callgrind-out-file={}", files.display()));
@@ -119,13 +119,17 @@ impl Profiles {
         project.command_under(valgrind)
     }
 
+    /// One for each process.
+    pub(super) fn files(&self) -> Result<Vec<PathBuf>> {
+        let is_profile = |path: &PathBuf| path.to_string_lossy().ends_with(PROFILE_SUFFIX);
+        let all: Result<Vec<PathBuf>, _> =
+            std::fs::read_dir(self.0.path())?.map(|entry| entry.map(|it| it.path())).collect();
+        Ok(all?.into_iter().filter(is_profile).collect())
+    }
+
     fn total(&self) -> Result<f64> {
         let mut total = None;
-        for entry in std::fs::read_dir(self.0.path())? {
-            let path = entry?.path();
-            if !path.to_string_lossy().ends_with(PROFILE_SUFFIX) {
-                continue;
-            }
+        for path in self.files()? {
             let text = std::fs::read_to_string(path)?;
             let line = text.lines().rev().find_map(|line| line.strip_prefix("totals: "));
             let count: f64 = line.context("a profile without a total")?.trim().parse()?;

@@ -83,9 +83,9 @@ impl StartKind {
                  evaluates them in its own, without limits."
             }
             StartKind::Upstream => {
-                "Moonlark starts two more processes: one that ends the upstream with it, and one \
-                 that checks the types of scripts, which takes 100 million instructions to read \
-                 its definitions before the first script runs. ToolScript does neither."
+                "Moonlark starts two more processes: one that ends the upstream with it and with \
+                 all that it leaves behind, and one that checks scripts before they run. \
+                 ToolScript does neither."
             }
         }
     }
@@ -110,9 +110,9 @@ impl StartKind {
     }
 }
 
-const MEMORY_REASON: &str = "Most of it is the program file: of 43 MB with 10 Lua tools 35 MB are pages of \
-     it, which the kernel may drop and other processes share, and 9 MB are private. The peers are \
-     programs of a quarter of its size.";
+const MEMORY_REASON: &str = "Most of it is the program file: of 22 MB with 10 Lua tools 15 MB are pages of \
+     it and of libraries, which the kernel may drop and other processes share, and 6 MB are \
+     private. The peers are programs of a quarter of its size.";
 
 pub(super) fn measure(bench: &PeerBench) -> Result<Vec<Section>> {
     let (mut starts, mut memory) = (Vec::new(), Vec::new());

@@ -4,7 +4,8 @@
 //! types, documentation, examples, body. From it come the Luau global, the
 //! type definitions, the reference page and the tests that run every example.
 
-use std::sync::{Arc, LazyLock};
+use std::ops::Deref;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -47,12 +48,22 @@ pub struct ModuleFunction {
     pub name: &'static str,
     pub tool: Arc<Tool>,
     /// In the order a script passes them.
-    pub params: Vec<FunctionParam>,
+    pub params: FunctionParams,
     /// JSON Schema of the result, made when it is first needed: running scripts need none.
     pub returns: Arc<LazyLock<Json>>,
     /// The grant it needs, if it touches the world.
     pub needs: Option<&'static str>,
     pub examples: Vec<FunctionExample>,
+}
+
+/// The parameters of a function, read from the type of its arguments when they are first
+/// needed: a script names a few of some hundred functions, and most processes none.
+#[derive(Debug, Clone)]
+pub struct FunctionParams {
+    input: fn() -> Map<String, Json>,
+    /// Optional parameters that go by place.
+    also_positional: &'static [&'static str],
+    made: Arc<OnceLock<Vec<FunctionParam>>>,
 }
 
 #[derive(Debug, Clone)]
@@ -89,6 +100,30 @@ pub enum ExampleOutcome {
     /// What it gives where the other side answers so: nothing outside is asked,
     /// a mock stands in for it.
     Mocked(Json),
+}
+
+impl Deref for FunctionParams {
+    type Target = [FunctionParam];
+
+    fn deref(&self) -> &[FunctionParam] {
+        self.made.get_or_init(|| {
+            let mut params = params_from_schema(&(self.input)());
+            for param in &mut params {
+                param.positional |= self.also_positional.contains(&param.name.as_str());
+            }
+            params.sort_by_key(|param| !param.positional);
+            params
+        })
+    }
+}
+
+impl<'p> IntoIterator for &'p FunctionParams {
+    type Item = &'p FunctionParam;
+    type IntoIter = std::slice::Iter<'p, FunctionParam>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
 }
 
 impl FunctionParam {
@@ -225,13 +260,8 @@ impl Module {
 
     /// Optional parameters of the function just added that go by place.
     #[must_use]
-    pub fn positional_params(self, names: &[&str]) -> Self {
-        self.edit_last_function(|function| {
-            for param in &mut function.params {
-                param.positional |= names.contains(&param.name.as_str());
-            }
-            function.params.sort_by_key(|param| !param.positional);
-        })
+    pub fn positional_params(self, names: &'static [&'static str]) -> Self {
+        self.edit_last_function(|function| function.params.also_positional = names)
     }
 
     #[must_use]
@@ -299,17 +329,21 @@ impl Module {
         if self.name == name { name.to_owned() } else { format!("{}.{name}", self.name) }
     }
 
-    fn add_function<A: JsonSchema, R: JsonSchema>(
+    fn add_function<A: JsonSchema + 'static, R: JsonSchema + 'static>(
         mut self,
         name: &'static str,
         full: String,
         doc: &'static str,
         body: SealedBody,
     ) -> Self {
-        let input = argument_schema::<A>();
         let source = Arc::new(Source { kind: SourceKind::Host, name: self.name.to_owned() });
-        let params = params_from_schema(&input);
-        let mut tool = Tool::new(full, source, Schema::description_only(input), body);
+        let input = Schema::deferred_description(argument_schema::<A>);
+        let params = FunctionParams {
+            input: argument_schema::<A>,
+            also_positional: &[],
+            made: Arc::default(),
+        };
+        let mut tool = Tool::new(full, source, input, body);
         tool.description = doc.to_owned();
         tool.effects = CallEffects::READ_ONLY;
         self.functions.push(ModuleFunction {
@@ -344,7 +378,7 @@ fn argument_schema<A: JsonSchema>() -> Map<String, Json> {
 
 fn params_from_schema(input: &Map<String, Json>) -> Vec<FunctionParam> {
     let required: Vec<&str> = required_names(input).collect();
-    let mut params: Vec<FunctionParam> = input
+    input
         .get("properties")
         .and_then(Json::as_object)
         .into_iter()
@@ -358,9 +392,7 @@ fn params_from_schema(input: &Map<String, Json>) -> Vec<FunctionParam> {
                 positional: required,
             }
         })
-        .collect();
-    params.sort_by_key(|param| !param.positional);
-    params
+        .collect()
 }
 
 fn read_args<A: DeserializeOwned>(function: &str, args: Value) -> Result<A> {

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
-use moonlark_core::module::ScriptLanguage;
+use moonlark_core::module::{ModuleFunction, ScriptLanguage};
 use moonlark_core::{Module, Problem, Result};
 use moonlark_gateway::metrics::family::MetricFamily;
 use parking_lot::Mutex;
@@ -36,7 +36,8 @@ struct LuauEngineInner {
     agent_vms: LazyVmPool,
     /// The same for connectors.
     connector_vms: LazyVmPool,
-    runtime: Option<Runtime>,
+    /// The script threads, once a script computes for so long that it needs one.
+    runtime: OnceLock<Result<Runtime>>,
 }
 
 /// Compiling its prelude takes milliseconds.
@@ -52,20 +53,10 @@ pub enum ExpectedScripts {
 
 impl LuauEngine {
     pub fn new(modules: &[Module]) -> Result<LuauEngine> {
-        let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .thread_name("script")
-            .on_thread_park(moonlark_child::release_thread_memory)
-            .enable_all()
-            .build()
-            .map_err(|error| {
-                Problem::internal(format!("cannot start the script threads: {error}"))
-            })?;
         let modules: Vec<Module> = modules
             .iter()
             .filter(|module| module.is_for_language(ScriptLanguage::Luau))
-            .cloned()
+            .map(without_examples)
             .collect();
         Ok(LuauEngine(Arc::new(LuauEngineInner {
             tool_vms: OnceLock::new(),
@@ -73,7 +64,7 @@ impl LuauEngine {
             agent_vms: OnceLock::new(),
             connector_vms: OnceLock::new(),
             modules,
-            runtime: Some(runtime),
+            runtime: OnceLock::new(),
         })))
     }
 
@@ -94,14 +85,14 @@ impl LuauEngine {
         prelude::prelude_bytecode_files(&self.0.modules)
     }
 
-    /// Make in the background what the first of these scripts would have to wait for.
+    /// Make in the background what the first of these scripts would have to wait for. Within
+    /// a runtime.
     pub fn prepare_for(&self, expected: ExpectedScripts) {
-        let Some(runtime) = &self.0.runtime else { return };
         if expected == ExpectedScripts::Agents {
             check::start_check_worker();
         }
         let engine = Arc::downgrade(&self.0);
-        runtime.spawn_blocking(move || {
+        tokio::task::spawn_blocking(move || {
             let engine = engine.upgrade().map(LuauEngine);
             // What is wrong is said to whoever runs a script.
             let _ = engine.as_ref().map(|engine| match expected {
@@ -140,9 +131,6 @@ impl LuauEngine {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let Some(runtime) = &self.0.runtime else {
-            return Err(Problem::internal("the engine has stopped"));
-        };
         let guard = InterruptGuard::default();
         let mut work = Box::pin(work(guard.clone()));
         let here = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
@@ -153,7 +141,7 @@ impl LuauEngine {
         if let Some(result) = here.await {
             return result;
         }
-        let handle = runtime.spawn(work);
+        let handle = self.0.script_threads()?.spawn(work);
         let mut waiting = ScriptTaskHandle { handle: AbortOnDropHandle::new(handle), guard };
         match (&mut waiting.handle).await {
             Ok(result) => result,
@@ -164,6 +152,10 @@ impl LuauEngine {
 }
 
 impl LuauEngineInner {
+    fn script_threads(&self) -> Result<&Runtime> {
+        self.runtime.get_or_init(start_script_threads).as_ref().map_err(Clone::clone)
+    }
+
     /// Whoever comes while it is made waits for it.
     fn init_pool<'a>(
         &self,
@@ -174,6 +166,34 @@ impl LuauEngineInner {
         let made = pool.get_or_init(|| prelude(&self.modules).map(make));
         made.as_ref().map_err(Clone::clone)
     }
+}
+
+/// A module as far as scripts run with it: the examples are most of what there is to copy.
+fn without_examples(module: &Module) -> Module {
+    let bare = |function: &ModuleFunction| ModuleFunction {
+        name: function.name,
+        tool: function.tool.clone(),
+        params: function.params.clone(),
+        returns: function.returns.clone(),
+        needs: function.needs,
+        examples: Vec::new(),
+    };
+    Module {
+        functions: module.functions.iter().map(bare).collect(),
+        constants: module.constants.clone(),
+        ..*module
+    }
+}
+
+fn start_script_threads() -> Result<Runtime> {
+    let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("script")
+        .on_thread_park(moonlark_child::release_thread_memory)
+        .enable_all()
+        .build()
+        .map_err(|error| Problem::internal(format!("cannot start the script threads: {error}")))
 }
 
 /// Cancels the script when the caller's future is dropped.
@@ -217,7 +237,7 @@ impl<T> Drop for ScriptTaskHandle<T> {
 impl Drop for LuauEngineInner {
     fn drop(&mut self) {
         // Dropping a runtime waits for it, which async code must not do.
-        if let Some(runtime) = self.runtime.take() {
+        if let Some(Ok(runtime)) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }

@@ -63,14 +63,17 @@ impl<'x> HeaderTable<'x> {
         Ok(HeaderTable { bridge, kind, table })
     }
 
-    /// Refuse a field that is none of these, and nearly one of them.
-    pub(crate) fn check_field_names(&self, known: &[&str]) -> Result<()> {
-        let mut unknown = Vec::new();
+    /// Refuse a field that is none of these, and nearly one of them. Returns those that the
+    /// table has.
+    pub(crate) fn check_field_names<'k>(&self, known: &[&'k str]) -> Result<Vec<&'k str>> {
+        let (mut present, mut unknown) = (Vec::new(), Vec::new());
         let _ = self.table.for_each(|key: Lv, _: Lv| {
             if let Lv::String(key) = key {
                 let key = key.to_string_lossy();
-                if key != self.kind.function && !known.contains(&key.as_str()) {
-                    unknown.push(key);
+                match known.iter().find(|field| **field == key) {
+                    Some(field) => present.push(*field),
+                    None if key == self.kind.function => {}
+                    None => unknown.push(key),
                 }
             }
             Ok(())
@@ -84,7 +87,7 @@ impl<'x> HeaderTable<'x> {
                 Err(Problem::bad_script(format!("{name}.{field} means nothing"))
                     .with_hint(format!("did you mean {name}.{near}?")))
             }
-            None => Ok(()),
+            None => Ok(present),
         }
     }
 

@@ -22,8 +22,10 @@ pub(crate) fn read_tool_header(bridge: &Bridge, globals: &Table) -> Result<ToolH
     let tool = HeaderTable::find(bridge, globals, &TOOL_TABLE)?;
     let aliases = TOOL_HEADER_ALIASES.map(|(alias, _)| alias);
     let known: Vec<&str> = TOOL_HEADER_FIELDS.into_iter().chain(aliases).collect();
-    tool.check_field_names(&known)?;
+    let present = tool.check_field_names(&known)?;
     let read = |name: &str| Ok((name.to_owned(), tool.read_field(name)?));
-    let fields = known.into_iter().map(read).collect::<Result<Object>>()?;
+    // In a fixed order: the first mistake is the one that is reported.
+    let fields = known.into_iter().filter(|name| present.contains(name)).map(read);
+    let fields = fields.collect::<Result<Object>>()?;
     ToolHeader::from_fields(fields, "tool")
 }

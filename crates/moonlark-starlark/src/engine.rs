@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use moonlark_child::{spawn_owned, spawn_to_finish};
 use moonlark_core::module::ModuleFunction;
 use moonlark_core::script_snapshot::ScriptFileReader;
-use moonlark_core::{Module, Problem, Result, Value};
+use moonlark_core::{Module, Problem, Result, Tool, Value};
 use moonlark_gateway::{Call, LogLevel};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -36,6 +36,9 @@ const MAX_IDLE_WORKERS: usize = 16;
 const IDLE_WORKER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Processes always kept ready.
 const MIN_READY_WORKERS: usize = 1;
+/// How long a call has a worker before another is started for the next call: most have
+/// brought theirs back by then.
+const SPARE_WORKER_DELAY: Duration = Duration::from_millis(20);
 
 tokio::task_local! {
     /// Set while a call is answered that a Starlark script made.
@@ -49,7 +52,8 @@ pub struct StarlarkEngine(Arc<StarlarkEngineInner>);
 struct StarlarkEngineInner {
     /// Our own binary.
     program: PathBuf,
-    functions: Vec<ModuleFunction>,
+    /// What scripts call by number.
+    functions: Vec<Arc<Tool>>,
     /// Last used last, with when that was.
     idle: Mutex<Vec<(WorkerProcess, Instant)>>,
     /// Ends workers that nobody needs, while there are any.
@@ -66,7 +70,7 @@ impl StarlarkEngine {
     pub fn new(program: PathBuf, modules: &[Module]) -> StarlarkEngine {
         StarlarkEngine(Arc::new(StarlarkEngineInner {
             program,
-            functions: host_functions(modules).cloned().collect(),
+            functions: host_functions(modules).map(|function| function.tool.clone()).collect(),
             idle: Mutex::default(),
             tidying: Mutex::default(),
             starting: AtomicUsize::new(0),
@@ -170,7 +174,7 @@ impl StarlarkEngine {
     ) -> Result<Value> {
         match report {
             WorkerReport::Host { function, args } => match self.0.functions.get(function) {
-                Some(function) => call.gateway().call(call, &function.tool, args).await,
+                Some(tool) => call.gateway().call(call, tool, args).await,
                 None => Err(Problem::internal("a script asked for an unknown host function")),
             },
             WorkerReport::Tool { name, args } => call.gateway().call(call, &name, args).await,
@@ -206,7 +210,7 @@ impl StarlarkEngine {
         }
     }
 
-    /// See to it that the next call finds a worker ready.
+    /// See to it that the next call finds a worker ready, unless it comes at once.
     fn start_spare_worker(&self) {
         let ready = self.0.idle.lock().len() + self.0.starting.load(Ordering::Relaxed);
         if ready >= MIN_READY_WORKERS {
@@ -215,9 +219,11 @@ impl StarlarkEngine {
         self.0.starting.fetch_add(1, Ordering::Relaxed);
         let engine = self.clone();
         spawn_to_finish(async move {
-            let started = WorkerProcess::start(&engine.0.program);
+            tokio::time::sleep(SPARE_WORKER_DELAY).await;
+            let is_missing = engine.0.idle.lock().len() < MIN_READY_WORKERS;
+            let started = is_missing.then(|| WorkerProcess::start(&engine.0.program));
             engine.0.starting.fetch_sub(1, Ordering::Relaxed);
-            if let Ok(worker) = started {
+            if let Some(Ok(worker)) = started {
                 engine.return_worker(worker);
             }
         });

@@ -253,7 +253,12 @@ pub fn clap_command() -> clap::Command {
 const WORKER_STACK_BYTES: usize = 16 << 20;
 
 pub fn main() -> ExitCode {
-    let (line, options) = tool_options::split_tool_options(std::env::args_os(), clap_command());
+    let line = std::env::args_os();
+    let (line, options) = if tool_options::may_have_tool_options(std::env::args_os()) {
+        tool_options::split_tool_options(line, clap_command())
+    } else {
+        (line.collect(), Vec::new())
+    };
     let mut cli = CliArgs::parse_from(line);
     match &mut cli.command {
         CliCommand::Call(call) => call.take_options(options),

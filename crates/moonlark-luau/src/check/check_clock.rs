@@ -63,13 +63,23 @@ impl CheckClock {
             stop_typing: stop_typing.clone(),
             untyped: None,
         };
+        self.watch_check(check);
+        stop_typing
+    }
+
+    /// Until what comes back is dropped, nothing counts as time of the check.
+    pub(super) fn pause_check(&self) -> PausedCheck<'_> {
+        let check = self.lock_watched().check.take();
+        PausedCheck { clock: self, check, since: used_processor_time() }
+    }
+
+    fn watch_check(&self, check: WatchedCheck) {
         let mut state = self.lock_watched();
+        let first_look = Instant::now() + check.limit / 2;
         state.check = Some(check);
-        let first_look = Instant::now() + limit / 2;
         if state.next_look.is_none_or(|next| next > first_look) {
             self.watched.1.notify_one();
         }
-        stop_typing
     }
 
     /// What was found without types, in case there is no time for them.
@@ -110,6 +120,23 @@ impl CheckClock {
     }
 }
 
+/// A check that goes on when this is dropped.
+pub(super) struct PausedCheck<'x> {
+    clock: &'x CheckClock,
+    check: Option<WatchedCheck>,
+    /// Processor time of this process then.
+    since: Duration,
+}
+
+impl Drop for PausedCheck<'_> {
+    fn drop(&mut self) {
+        if let Some(mut check) = self.check.take() {
+            check.processor_time += used_processor_time().saturating_sub(self.since);
+            self.clock.watch_check(check);
+        }
+    }
+}
+
 impl WatchedCheck {
     /// How long until the next step is due; None when all of the time is over.
     fn time_left(&self) -> Option<Duration> {
@@ -136,4 +163,30 @@ pub(super) fn used_processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     // It begins at zero and only grows.
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spend(time: Duration) {
+        let began = used_processor_time();
+        while used_processor_time() - began < time {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn what_is_done_while_a_check_is_paused_is_not_part_of_its_time() {
+        let limit = Duration::from_millis(400);
+        let clock = CheckClock::start();
+        let stop = clock.begin_check(limit);
+        let paused = clock.pause_check();
+        spend(limit);
+        drop(paused);
+        let left = clock.lock_watched().check.as_ref().and_then(WatchedCheck::time_left);
+        clock.end_check();
+        assert!(left.is_some_and(|left| left > limit / 4), "{left:?}");
+        assert!(!stop.requested());
+    }
 }

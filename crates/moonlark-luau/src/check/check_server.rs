@@ -23,10 +23,15 @@ pub(super) const CHECK_MODE_ARG: &str = "__check";
 /// The parser nests as deep as it allows itself, types as deep as they like. Only
 /// what is used is taken.
 pub(super) const CHECK_STACK_BYTES: usize = 128 << 20;
-/// What checks may take beyond what a fresh worker has.
-const MAX_CHECK_GROWTH_BYTES: u64 = 256 << 20;
+/// What checks may take beyond what a fresh worker has; the definitions of what all scripts
+/// may name are a few megabytes of it.
+const MAX_CHECK_GROWTH_BYTES: u64 = 264 << 20;
 /// A worker that keeps more than this beyond that is replaced.
-const MAX_RETAINED_BYTES: u64 = 48 << 20;
+const MAX_RETAINED_BYTES: u64 = 56 << 20;
+/// When nothing was asked for this long, the definitions are read, which takes some thirty
+/// milliseconds. Earlier they would be in the way of a server that starts: its first script
+/// may need no types.
+const DEFINITIONS_DELAY: Duration = Duration::from_millis(250);
 /// Asking the kernel for that takes as long as a short check: it is asked after one that took
 /// longer than this, and after so many others.
 const SHORT_CHECK_TIME: Duration = Duration::from_millis(5);
@@ -84,7 +89,6 @@ struct CheckServer {
 impl CheckServer {
     fn new(modules: Vec<Module>) -> CheckServer {
         let modules = Arc::new(modules);
-        // What all checks have in common is made before the first is asked for.
         let checker = ScriptChecker::new(&modules);
         let clock = CheckClock::start();
         let fresh_bytes = bounds::private_bytes();
@@ -100,6 +104,9 @@ impl CheckServer {
 
     fn serve_requests(mut self) {
         let mut input = BufReader::new(std::io::stdin());
+        if !stdin_has_input_within(DEFINITIONS_DELAY) {
+            self.checker.load_definitions();
+        }
         while let Ok(request) = read_frame::<CheckRequest>(&mut input) {
             bounds::limit_processor_time(request.limit.as_secs() + 1 + KERNEL_GRACE_SECONDS);
             let began = used_processor_time();
@@ -143,6 +150,14 @@ impl CheckServer {
         self.short_checks = 0;
         bounds::private_bytes().is_none_or(|now| now < self.fresh_bytes + MAX_RETAINED_BYTES)
     }
+}
+
+/// Wait until there is something to read, or the end of it.
+fn stdin_has_input_within(timeout: Duration) -> bool {
+    let mut stdin = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+    let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: one descriptor, which the call fills in.
+    unsafe { libc::poll(&raw mut stdin, 1, millis) != 0 }
 }
 
 mod bounds {

@@ -1,6 +1,6 @@
 //! One script, from its text to what is wrong with it.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -76,19 +76,31 @@ impl JudgedScript {
 
 /// Checks scripts on the thread it was made on.
 pub(super) struct ScriptChecker {
-    /// None if there is something wrong with it; names and literal arguments
-    /// are checked all the same.
-    typing: Option<TypeChecker>,
+    modules: Arc<Vec<Module>>,
+    /// Made when it is first needed: many scripts are judged by their text alone. None in it
+    /// if there is something wrong with it; names and literal arguments are checked all the
+    /// same.
+    typing: OnceCell<Option<TypeChecker>>,
 }
 
 impl ScriptChecker {
     pub(super) fn new(modules: &Arc<Vec<Module>>) -> ScriptChecker {
-        ScriptChecker { typing: TypeChecker::new(modules.clone()) }
+        ScriptChecker { modules: modules.clone(), typing: OnceCell::new() }
     }
 
     /// Whether it knows these host modules.
     pub(super) fn is_for(&self, modules: &Arc<Vec<Module>>) -> bool {
-        self.typing.as_ref().is_none_or(|typing| typing.is_for(modules))
+        Arc::ptr_eq(&self.modules, modules)
+    }
+
+    /// Read the definitions of everything that scripts may name, for the types of scripts.
+    pub(super) fn load_definitions(&self) {
+        self.typing.get_or_init(|| TypeChecker::new(&self.modules));
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_definitions(&self) -> bool {
+        self.typing.get().is_some()
     }
 
     /// What is surely wrong with `script`, and whether its types had to be left out.
@@ -125,10 +137,16 @@ impl ScriptChecker {
         if script.len() > MAX_TYPED_BYTES {
             return untyped;
         }
+        if self.typing.get().is_none() {
+            // What all scripts have in common is not part of this one's time.
+            let paused = bound.clock.map(CheckClock::pause_check);
+            self.load_definitions();
+            drop(paused);
+        }
         if let Some(clock) = bound.clock {
             clock.keep_untyped_findings(&untyped);
         }
-        let typed = self.typing.as_mut().and_then(|typing| {
+        let typed = self.typing.get_mut().and_then(Option::as_mut).and_then(|typing| {
             let preamble = CheckPreamble::new(&used);
             let text = format!("{}{script}", preamble.text);
             typing.with_semantic_model(text, &bound.stop, |model| {

@@ -64,6 +64,30 @@ fn files() -> Catalog {
 }
 
 #[test]
+fn definitions_are_read_for_the_first_script_that_needs_types() {
+    let output = json!({"type": "object", "properties": {"text": {"type": "string"}},
+        "required": ["text"], "additionalProperties": false});
+    let input = json!({"type": "object", "properties": {}});
+    let catalog = catalog(vec![tool("files", "read", input, Some(output))]);
+    let thread = std::thread::Builder::new().stack_size(super::check_server::CHECK_STACK_BYTES);
+    let checked = thread.spawn(move || {
+        let mut checker = ScriptChecker::new(catalog.modules());
+        let mut check = |script: &str| {
+            let judged = checker.check_script(script, &catalog, TypingLimits::default());
+            (judged.findings.len(), checker.has_definitions())
+        };
+        [
+            check("return sdk.files.read({})"),
+            check("return sdk.files.raed({})"),
+            check("local file = sdk.files.read({}) return file.txet"),
+            check("return sdk.files.read({})"),
+        ]
+    });
+    let checked = checked.unwrap().join().unwrap();
+    assert_eq!(checked, [(0, false), (1, false), (1, true), (0, true)]);
+}
+
+#[test]
 fn a_finding_becomes_a_problem_with_place_and_signature() {
     let found = check("local a = 1\nreturn sdk.files.read({ pth = a, path = 5 })", files());
     assert_eq!(
@@ -164,7 +188,7 @@ fn what_is_drawn_is_luau() {
         tool("s", &format!("f{index}"), schema.clone(), Some(schema.clone()))
     });
     let catalog = catalog(tools.collect());
-    let mut typing = TypeChecker::new(catalog.modules().clone()).unwrap();
+    let mut typing = TypeChecker::new(catalog.modules()).unwrap();
     for function in &catalog.sdk().sources()[0].functions {
         let docs = sdk_function_docs(&catalog.sdk().sources()[0], function, None);
         let (args, result) = docs.signature.rsplit_once("): ").unwrap();

@@ -21,8 +21,6 @@ const CHECKED_MODULE_NAME: &str = "script";
 
 pub(super) struct TypeChecker {
     frontend: Frontend<ScriptTextResolver, NullConfigResolver>,
-    /// The modules it was made with.
-    modules: Arc<Vec<Module>>,
     options: FrontendOptions,
 }
 
@@ -36,7 +34,7 @@ impl FileResolver for ScriptTextResolver {
 }
 
 impl TypeChecker {
-    pub(super) fn new(modules: Arc<Vec<Module>>) -> Option<TypeChecker> {
+    pub(super) fn new(modules: &[Module]) -> Option<TypeChecker> {
         // Types are inferred all the same, and nothing is looked for that would be thrown away:
         // that is a fifth of the time.
         let mut config = Config::default();
@@ -60,11 +58,7 @@ impl TypeChecker {
                 tracing::debug!("the type checker does not take the definitions of host modules");
             }
         }
-        Some(TypeChecker { frontend, modules, options })
-    }
-
-    pub(super) fn is_for(&self, modules: &Arc<Vec<Module>>) -> bool {
-        Arc::ptr_eq(&self.modules, modules)
+        Some(TypeChecker { frontend, options })
     }
 
     /// Look at a script. None if that was stopped, or is too much.

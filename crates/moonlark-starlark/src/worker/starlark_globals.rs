@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use moonlark_core::content::ToolAnswer;
-use moonlark_core::module::{Module, ModuleFunction, ScriptLanguage};
+use moonlark_core::module::{
+    FunctionParam, FunctionParams, Module, ModuleFunction, ScriptLanguage,
+};
 use moonlark_core::value::{Object, Value};
 use moonlark_core::{Problem, ProblemCode, Result, Tool};
 use moonlark_gateway::Call;
@@ -155,8 +157,7 @@ fn set_constant(builder: &mut GlobalsBuilder, name: &str, value: &Value) {
 struct StarlarkHostFunction {
     /// Its place in the list that the engine has too.
     id: usize,
-    /// Each with whether None is a value it takes.
-    params: Vec<(String, bool)>,
+    params: FunctionParams,
     /// Whether it runs here.
     pure: bool,
     tool: Arc<Tool>,
@@ -164,8 +165,7 @@ struct StarlarkHostFunction {
 
 impl StarlarkHostFunction {
     fn new_native(function: &ModuleFunction, id: usize, pure: bool) -> NativeFunction {
-        let params = function.params.iter();
-        let params = params.map(|param| (param.name.clone(), param.accepts_null())).collect();
+        let params = function.params.clone();
         let pure = pure && function.tool.is_instant();
         let tool = function.tool.clone();
         NativeFunction::new(tool.name.clone(), Self { id, params, pure, tool })
@@ -195,9 +195,11 @@ impl NativeBody for StarlarkHostFunction {
     ) -> starlark::Result<Sv<'v>> {
         let session = JobSession::from_evaluator(eval)?;
         let heap = eval.heap();
-        let params: Vec<&str> = self.params.iter().map(|(param, _)| param.as_str()).collect();
-        let takes_null =
-            |name: &str| self.params.iter().any(|(param, takes)| *takes && param == name);
+        let params: Vec<&str> = self.params.iter().map(|param| param.name.as_str()).collect();
+        let takes_null = |name: &str| {
+            let is_it = |param: &FunctionParam| param.name == name && param.accepts_null();
+            self.params.iter().any(is_it)
+        };
         let also = starlark_mcp_compat::extra_parameter_names(name);
         let given = call_arguments::collect_with_aliases(name, &params, &also, args, heap)?;
         let mut object =

@@ -21,6 +21,12 @@ pub(crate) struct ToolOption {
     pub(crate) is_attached: bool,
 }
 
+/// Whether one of the commands that call a tool may be meant. For the others, nothing is taken
+/// out of the line, and the list of all options need not be made twice.
+pub(crate) fn may_have_tool_options(line: impl Iterator<Item = OsString>) -> bool {
+    line.skip(1).any(|word| word == "call" || word == "test")
+}
+
 /// The command line as clap takes it, and the options that belong to a tool.
 pub(crate) fn split_tool_options(
     line: impl Iterator<Item = OsString>,

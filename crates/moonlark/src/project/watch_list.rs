@@ -44,7 +44,11 @@ impl WatchList {
     }
 
     fn add_file(&mut self, file: PathBuf) {
-        self.folders.extend(file.parent().map(Path::to_owned));
+        if let Some(folder) = file.parent()
+            && !self.folders.contains(folder)
+        {
+            self.folders.insert(folder.to_owned());
+        }
         self.files.insert(file);
     }
 
