@@ -7,8 +7,8 @@ use super::answer_sequencer::CallSite;
 use super::fork_replay::{
     ForkAnswer, ForkReplay, NewCallFate, NewCallPolicy, may_be_made_again, not_recorded_problem,
 };
-use super::replay_log::{LostCallPolicy, ReplayLookup, describe_call, lost_answers_problem};
 use super::recorded_host_call::check_host_grant;
+use super::replay_log::{LostCallPolicy, ReplayLookup, describe_call, lost_answers_problem};
 use super::run_plan::{PlannedCall, RunMode};
 use super::{Run, StepGuard};
 use crate::call::Call;

@@ -428,10 +428,17 @@ shop.fail({ id = 3 })
 for n = 1, 20 do sdk.shop.read({ n = n }) end
 return { seen, put }";
     let ran = fork(&shop, json!({"script": script})).await.unwrap();
-    assert_eq!(ran.result, r#"["",[{"type":"text","text":"[{\"got\":\"{\\\"id\\\":1}\"},true]"},{"type":"text","text":"logs:\nshop.fail failed, and its promise was not awaited: no {\"id\":3}"}],[{"got":"{\"id\":1}"},true]]"#);
+    assert_eq!(
+        ran.result,
+        r#"["",[{"type":"text","text":"[{\"got\":\"{\\\"id\\\":1}\"},true]"},{"type":"text","text":"logs:\nshop.fail failed, and its promise was not awaited: no {\"id\":3}"}],[{"got":"{\"id\":1}"},true]]"#
+    );
     let narrow = Shop::with_grant(&engine, &shop.journal.entries(), 5, "tool:shop.read");
     let forked = fork(&narrow, json!({"fork": ran.id.to_string()})).await.unwrap();
-    assert!(forked.result.contains("false]") && !forked.result.contains("true]"), "{}", forked.result);
+    assert!(
+        forked.result.contains("false]") && !forked.result.contains("true]"),
+        "{}",
+        forked.result
+    );
     assert!(!forked.logs.to_string().contains("no {"), "{}", forked.logs);
     assert_eq!(forked.fork["counts"], json!({"recorded": 21, "new": 2, "dropped": 0}));
     assert!(narrow.done().is_empty());
