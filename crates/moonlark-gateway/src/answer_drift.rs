@@ -139,8 +139,11 @@ impl ValueShape {
         if self.seen == 0 || new.seen == 0 {
             return;
         }
-        let drift = |kind: DriftKind, after: String| {
-            AnswerDrift { path: path.to_owned(), kind, before: self.kind_words(), after }
+        let drift = |kind: DriftKind, after: String| AnswerDrift {
+            path: path.to_owned(),
+            kind,
+            before: self.kind_words(),
+            after,
         };
         if self.kinds.is_empty() {
             return;
