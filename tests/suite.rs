@@ -77,7 +77,7 @@ mod reach;
 mod reload;
 #[cfg(target_os = "linux")]
 mod replay;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod run_reuse;
 #[cfg(unix)]
 mod running_server;

@@ -139,29 +139,33 @@ impl ValueShape {
         if self.seen == 0 || new.seen == 0 {
             return;
         }
-        let mut add = |kind: DriftKind, before: String, after: String| {
-            drifts.push(AnswerDrift { path: path.to_owned(), kind, before, after });
+        let drift = |kind: DriftKind, after: String| AnswerDrift {
+            path: path.to_owned(),
+            kind,
+            before: self.kind_words(),
+            after,
         };
         if self.kinds.is_empty() {
             return;
         }
         if new.kinds.is_empty() {
             if self.filled > 0 {
-                add(DriftKind::Emptied, self.kind_words(), "null".to_owned());
+                drifts.push(drift(DriftKind::Emptied, "null".to_owned()));
             }
             return;
         }
         if !self.kinds.keys().any(|kind| new.kinds.contains_key(kind)) {
-            add(DriftKind::Retyped, self.kind_words(), new.kind_words());
+            drifts.push(drift(DriftKind::Retyped, new.kind_words()));
             return;
         }
-        // What an object no longer has is named field by field.
-        if self.filled > 0 && new.filled == 0 && self.fields.is_empty() {
-            let empty = format!("{} with nothing in it", new.kind_words());
-            add(DriftKind::Emptied, self.kind_words(), empty);
-            return;
-        }
+        let known = drifts.len();
         self.compare_fields(new, path, drifts);
+        // What objects no longer have is named field by field where that is known.
+        if self.filled > 0 && new.filled == 0 && drifts.len() == known {
+            let empty = format!("{} with nothing in it", new.kind_words());
+            drifts.push(drift(DriftKind::Emptied, empty));
+            return;
+        }
         if let (Some(old), Some(new)) = (&self.items, &new.items) {
             old.compare_with(new, &format!("{path}[]"), drifts);
         }
