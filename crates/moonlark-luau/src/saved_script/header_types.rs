@@ -65,7 +65,7 @@ impl<'a> TypeReader<'a> {
             self.read_table()?
         } else if self.take("(") {
             let (inner, _) = self.read_union()?;
-            self.expect(")")?;
+            self.require_token(")")?;
             inner
         } else if self.rest.trim_start().starts_with(['"', '\'']) {
             json!({"type": "string", "enum": [self.read_text()?]})
@@ -85,10 +85,10 @@ impl<'a> TypeReader<'a> {
             if !self.take_word("string") {
                 return Err(Problem::bad_script("the keys of a table are string"));
             }
-            self.expect("]")?;
-            self.expect(":")?;
+            self.require_token("]")?;
+            self.require_token(":")?;
             let (of, _) = self.read_union()?;
-            self.expect("}")?;
+            self.require_token("}")?;
             return Ok(json!({"type": "object", "additionalProperties": of}));
         }
         let before = self.rest;
@@ -99,7 +99,7 @@ impl<'a> TypeReader<'a> {
         }
         self.rest = before;
         let (of, _) = self.read_union()?;
-        self.expect("}")?;
+        self.require_token("}")?;
         Ok(json!({"type": "array", "items": of}))
     }
 
@@ -120,7 +120,7 @@ impl<'a> TypeReader<'a> {
                 return Err(missing_problem("}"));
             }
             name = self.take_identifier().ok_or_else(|| missing_problem("}"))?;
-            self.expect(":")?;
+            self.require_token(":")?;
         }
         let mut schema = json!({"type": "object", "properties": fields});
         if !required.is_empty() {
@@ -167,7 +167,7 @@ impl<'a> TypeReader<'a> {
         }
     }
 
-    fn expect(&mut self, token: &str) -> Result<()> {
+    fn require_token(&mut self, token: &str) -> Result<()> {
         if self.take(token) { Ok(()) } else { Err(missing_problem(token)) }
     }
 
