@@ -110,7 +110,7 @@ impl StartKind {
     }
 }
 
-const MEMORY_REASON: &str = "Most of it is the program file: of 22 MB with 10 Lua tools 15 MB are pages of \
+const MEMORY_REASON: &str = "Most of it is the program file: of 23 MB with 10 Lua tools 16 MB are pages of \
      it and of libraries, which the kernel may drop and other processes share, and 6 MB are \
      private. The peers are programs of a quarter of its size.";
 
