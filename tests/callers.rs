@@ -329,7 +329,7 @@ fn nothing_is_reachable_from_other_machines_without_a_token() {
     let refused = project.run(&open);
     assert_eq!(
         String::from_utf8_lossy(&refused.stderr),
-        "error[bad_config]: refusing to listen on 0.0.0.0 without authentication: every machine that can reach it could call every tool\n  --> server.host\nhint: make a token with `moonlark token add NAME`, set server.auth.issuer to your identity provider; or listen on 127.0.0.1\n"
+        "error[bad_config]: refusing to listen on 0.0.0.0 without authentication: every machine that can reach it could call every tool\n  --> server.host\nhint: make a token with `moonlark token add NAME`, or set server.auth.issuer to your identity provider, or listen on 127.0.0.1\n"
     );
     let ci = token(&project, "ci", &[]);
     let mut server = project.serve_with(&["--host", "0.0.0.0"], &[]);

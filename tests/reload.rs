@@ -184,7 +184,7 @@ fn rules_and_tools_that_change_together_take_effect_in_one_step() {
     };
     let config = |denied: &str| {
         format!(
-            "[tools]\nwatch = false\n[tools.script.asker]\nallow = ['tool:*']\n\
+            "[tools]\nwatch = false\n[tools.script.asker]\npath = 'tools/asker.lua'\nallow = ['tool:*']\n\
              [extensions]\nwatch = false\n\
              [[policy.rules]]\ntools = ['{denied}']\naction = 'deny'\n"
         )

@@ -17,7 +17,7 @@ use moonlark_core::{Problem, Result, SourceLocation, Value};
 pub use script_header::MAX_SCRIPT_NAME_BYTES;
 use script_header::ScriptHeader;
 
-use crate::script_tokens::tokenize_script;
+use crate::script_tokens::{ScriptTokenKind, tokenize_script};
 use crate::script_unit::{MAX_LUAU_SOURCE_BYTES, ScriptUnit};
 
 /// The variable that holds the arguments of a saved script.
@@ -104,11 +104,24 @@ fn check_parameter_names(file: &str, text: &str, header: &ScriptHeader) -> Resul
         tokens[index].is_name(PARAMS_VARIABLE) && !is_field
     };
     let text_at = |index: usize| tokens.get(index).map_or("", |token| token.text);
+    // Behind the bracket of `function (`, `function name(` or `function a.b:c(`.
+    let is_of_function = |index: usize| {
+        let Some(bracket) = (0..index).rev().find(|at| matches!(text_at(*at), "(" | ")")) else {
+            return false;
+        };
+        let is_part_of_name = |at: &usize| {
+            text_at(*at) != "function" && tokens[*at].kind == ScriptTokenKind::Name
+                || matches!(text_at(*at), "." | ":")
+        };
+        let before_name = (0..bracket).rev().find(|at| !is_part_of_name(at));
+        text_at(bracket) == "(" && before_name.is_some_and(|at| text_at(at) == "function")
+    };
     let is_own = |index: usize| {
         let before = index.checked_sub(1).map_or("", text_at);
-        matches!(before, "local" | "function" | "for" | "(" | ",")
+        matches!(before, "local" | "function" | "for" | ",")
             && !matches!(text_at(index + 1), "." | "[" | ")")
             || text_at(index + 1) == "="
+            || is_of_function(index)
     };
     let places: Vec<usize> = (0..tokens.len()).filter(|index| is_params(*index)).collect();
     if places.iter().any(|index| is_own(*index)) {

@@ -143,7 +143,7 @@ fn the_oldest_make_room_for_new_ones() {
     assert!(!world.has(&b, 3) && !world.has(&c, 3) && world.has(&d, 3));
     world.0.set_max_bytes(50);
     assert!(!world.has(&d, 3));
-    assert_eq!(world.0.0.lock().bytes, 0);
+    assert_eq!(world.0.entries.lock().bytes, 0);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn an_artifact_is_there_for_an_hour() {
     let handle = world.put(1, 0);
     assert!(world.has(&handle, 3599));
     assert!(!world.has(&handle, 3600));
-    assert!(world.0.0.lock().order.is_empty());
+    assert!(world.0.entries.lock().order.is_empty());
 }
 
 #[test]

@@ -113,7 +113,8 @@ pub(super) struct LogLineWriter<'a> {
 
 impl Write for LogLineWriter<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.writer.add_line(line, self.is_urgent)?;
+        // Nobody reads the log any more: that is no reason to fail a call.
+        let _ = self.writer.add_line(line, self.is_urgent);
         Ok(line.len())
     }
 

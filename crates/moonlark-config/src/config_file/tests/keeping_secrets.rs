@@ -153,6 +153,10 @@ dir = "agents"
 allow = ["tool:*"]
 check = "error"
 
+[scripts]
+dir = "scripts"
+expose = "code"
+
 [store]
 url = "sqlite:.moonlark/moonlark.db"
 

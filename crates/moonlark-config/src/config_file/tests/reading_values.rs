@@ -94,6 +94,9 @@ fn every_key_is_read() {
             sample = 0.25
             metrics = false
             interval = "15s"
+            [scripts]
+            dir = "saved"
+            expose = "both"
             [log]
             format = "json"
             level = "warn,call=debug"
@@ -145,6 +148,7 @@ fn every_key_is_read() {
             "execute": {
                 "allow": ["tool:jira.*"], "dir": "workspace", "check": "warn", "timeout": 5, "max_timeout": 60,
             },
+            "scripts": {"dir": "saved", "expose": "both"},
             "store": {"url": "sqlite:.moonlark/moonlark.db"},
             "knowledge": {"embedder": "builtin", "chunk": 1200, "sync": "manual"},
             "connectors": {"dir": "connectors"},

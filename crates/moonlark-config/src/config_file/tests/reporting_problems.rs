@@ -89,7 +89,7 @@ fn an_unknown_key_names_the_nearest_or_all_valid_ones() {
         &[
             "error[bad_config]: unknown key wibble
   --> moonlark.toml:1:1
-hint: valid keys: server, limits, policy, network, approvals, journal, telemetry, log, tools, extensions, agents, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
+hint: valid keys: server, limits, policy, network, approvals, journal, telemetry, log, tools, extensions, agents, execute, scripts, store, knowledge, connectors, mcp_servers, apis, frozen_params",
             "error[bad_config]: unknown key serverr
   --> moonlark.toml:2:1
 hint: did you mean server?",
@@ -98,7 +98,7 @@ hint: did you mean server?",
 hint: valid keys of limits.tools.x: timeout, memory, steps, calls, parallel, logs",
             "error[bad_config]: unknown key \"a b\"
   --> moonlark.toml:4:1
-hint: valid keys: server, limits, policy, network, approvals, journal, telemetry, log, tools, extensions, agents, execute, store, knowledge, connectors, mcp_servers, apis, frozen_params",
+hint: valid keys: server, limits, policy, network, approvals, journal, telemetry, log, tools, extensions, agents, execute, scripts, store, knowledge, connectors, mcp_servers, apis, frozen_params",
         ],
     );
 }

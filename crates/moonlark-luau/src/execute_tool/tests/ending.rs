@@ -148,5 +148,8 @@ async fn the_listed_schema_asks_for_a_script_and_says_what_it_is() {
     assert_eq!(schema.get("required"), Some(&Value::Array(vec!["script".into()])));
     let script = schema.get("properties").and_then(|it| it.get("script")).unwrap();
     assert_eq!(script.get("type").and_then(Value::as_str), Some("string"));
-    assert_eq!(script.get("description").and_then(Value::as_str), Some("Luau; \"\" with resume"));
+    assert_eq!(
+        script.get("description").and_then(Value::as_str),
+        Some("Luau; \"\" with resume or saved")
+    );
 }
