@@ -96,8 +96,11 @@ pub(crate) struct SavedScriptProduct {
     /// 0 for those of the project.
     version: u32,
     /// It stays the same tool for as long as the settings are the same.
-    tool: Mutex<Option<(Arc<ExecuteSettings>, ToolExposure, Arc<Tool>)>>,
+    tool: Mutex<Option<CachedScriptTool>>,
 }
+
+/// A tool, with what it was made from.
+type CachedScriptTool = (Arc<ExecuteSettings>, ToolExposure, Arc<Tool>);
 
 impl SavedScriptProduct {
     fn new(script: SavedScript, owner: Option<Arc<str>>, version: u32) -> Self {

@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(models.list_models(), []);
         let info = models.add_model(Path::new(TINY_MODEL), Some("tiny")).unwrap();
         assert_eq!((info.name.as_str(), info.dimensions, info.layers), ("tiny", 16, 2));
-        assert_eq!(models.list_models(), [info.clone()]);
+        assert_eq!(models.list_models(), std::slice::from_ref(&info));
         let embedder = models.open_model("tiny").unwrap();
         let texts = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
         let rows = embedder.embed_texts(texts(&["holiday", "release", "vacation"])).await.unwrap();

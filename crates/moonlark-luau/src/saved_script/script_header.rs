@@ -149,7 +149,7 @@ impl ScriptHeader {
                 None => (word, true),
             };
             if !known.contains(&name) {
-                let hint = match nearest_name(name, known.into_iter()) {
+                let hint = match nearest_name(name, known) {
                     Some(near) => format!("did you mean {near}?"),
                     None => format!("the annotations are {}", known.join(", ")),
                 };
@@ -269,7 +269,7 @@ fn read_json(text: &str) -> std::result::Result<(Json, &str), String> {
 
 fn unknown_key_problem(key: &str) -> Problem {
     let key = moonlark_core::value::shorten_text(key);
-    let hint = match nearest_name(&key, HEADER_FIELDS.into_iter()) {
+    let hint = match nearest_name(&key, HEADER_FIELDS) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("a header has {}", HEADER_FIELDS.join(", ")),
     };

@@ -76,7 +76,7 @@ impl ModelShape {
             epsilon: config.get("layer_norm_eps").and_then(Value::as_f64).unwrap_or(1e-12) as f32,
             pieces: positions.min(MAX_TEXT_PIECES),
         };
-        if shape.width % shape.heads != 0 {
+        if !shape.width.is_multiple_of(shape.heads) {
             return Err(ModelFileFault(format!(
                 "config.json: hidden_size {} is no multiple of num_attention_heads {}",
                 shape.width, shape.heads

@@ -92,10 +92,13 @@ impl SecretRemoval {
 
 fn collect_secrets(value: &Value, is_secret: bool, found: &mut Vec<String>) {
     match value {
-        Value::Str(text) if is_secret && !text.is_empty() && !text.starts_with("[redacted") => {
-            if !found.contains(text) {
-                found.push(text.clone());
-            }
+        Value::Str(text)
+            if is_secret
+                && !text.is_empty()
+                && !text.starts_with("[redacted")
+                && !found.contains(text) =>
+        {
+            found.push(text.clone());
         }
         // An answer that is JSON as a text says by name what is secret, too.
         Value::Str(text) if text.starts_with(['{', '[']) => {

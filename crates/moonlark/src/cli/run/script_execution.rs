@@ -98,7 +98,7 @@ pub(crate) async fn run_script(
         let fork = run.get("fork")?.to_json_lossy();
         Some((run.get("id")?.to_json_lossy(), fork))
     });
-    let fork_text = answer_content(&answer).and_then(|content| fork_block(content));
+    let fork_text = answer_content(&answer).and_then(fork_block);
     AgentScriptReport {
         fork,
         fork_text,

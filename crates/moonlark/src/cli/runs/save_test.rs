@@ -1,6 +1,6 @@
 //! `moonlark runs save --as-test`: a run made into a test.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use moonlark_core::{Problem, Result};
 use serde::{Deserialize, Serialize};
@@ -93,7 +93,7 @@ fn check_is_free(file: &Path, text: Option<&str>) -> Result<()> {
     }
 }
 
-fn write_file(file: &PathBuf, text: &str) -> Result<()> {
+fn write_file(file: &Path, text: &str) -> Result<()> {
     moonlark_state::write_user_file(file, text).map_err(|error| {
         Problem::unavailable(format!("{} cannot be written: {error}", display_path(file)))
             .with_retryable(false)
