@@ -292,7 +292,9 @@ pub fn main() -> ExitCode {
     });
     // What still waits (a reader of stdin, a blocked script) must not hold us.
     runtime.shutdown_timeout(std::time::Duration::from_millis(100));
-    log.flush_lines();
+    if let Some(log) = log {
+        log.flush_lines();
+    }
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

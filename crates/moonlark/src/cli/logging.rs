@@ -8,6 +8,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -19,23 +20,47 @@ use moonlark_config::{LogConfig, LogFormat};
 /// The levels that are words; anything else is a list for the filter.
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// Log from now on. What waits to be written is written by `LogWriter::flush_lines`.
-pub(super) fn start_logging(global: &GlobalArgs, command: &CliCommand) -> LogWriter {
-    let writer = log_writer();
+/// Log from now on. A server's lines wait for their turn: `LogWriter::flush_lines` writes those.
+pub(super) fn start_logging(global: &GlobalArgs, command: &CliCommand) -> Option<LogWriter> {
     let config = load_log_config(global, command);
     let format = global.log_format.unwrap_or(config.format);
+    let notice = match format {
+        LogFormat::Text => lost_lines_text,
+        LogFormat::Json => lost_lines_json,
+    };
+    // Of all other commands, lines stand between what they say themselves.
+    let serves = matches!(command, CliCommand::Serve(_) | CliCommand::Stdio(_));
+    let queue = serves.then(|| LogWriter::new(Box::new(log_output()), notice));
+    let writer = match &queue {
+        Some(queue) => BoxMakeWriter::new(queue.clone()),
+        None => BoxMakeWriter::new(log_output),
+    };
     tracing_subscriber::fmt()
         .with_env_filter(build_filter(global, command, config.level.as_deref()))
-        .with_writer(writer.clone())
+        .with_writer(writer)
         .with_ansi(false)
         .event_format(LogLineFormat { format, colours: stderr_has_colors() })
         .init();
-    writer
+    queue
+}
+
+/// What is logged of lines that nobody read in time.
+fn lost_lines_text(lost: u64) -> String {
+    format!("{:.0}  WARN {lost} log lines were lost: stderr was not read\n", jiff::Timestamp::now())
+}
+
+fn lost_lines_json(lost: u64) -> String {
+    let message = format!("{lost} log lines were lost: stderr was not read");
+    let time = jiff::Timestamp::now().to_string();
+    let line = serde_json::json!({
+        "time": time, "level": "warn", "target": "log", "message": message,
+    });
+    format!("{line}\n")
 }
 
 #[expect(clippy::disallowed_methods, reason = "the formats below show control characters")]
-fn log_writer() -> LogWriter {
-    LogWriter::new(Box::new(std::io::stderr()))
+fn log_output() -> std::io::Stderr {
+    std::io::stderr()
 }
 
 /// What `[log]` says, for commands that serve. What is wrong with the file is
