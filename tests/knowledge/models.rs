@@ -118,7 +118,7 @@ fn what_is_no_model_is_refused_with_what_one_is() {
         assert!(said(&output).contains("a model is a folder with model.safetensors"));
     };
     expect("handbook", "there is no tokenizer.json or vocab.txt in ");
-    expect("nowhere", "there is no tokenizer.json or vocab.txt in ");
+    expect("nowhere", "there is no file or folder ");
     for name in ["vocab.txt", "config.json"] {
         let file =
             std::fs::read_to_string(repo().join("tests/knowledge/model").join(name)).unwrap();
