@@ -106,7 +106,8 @@ impl LocalModelFolder {
         }
         let files = LocalModelFiles::read(folder, (!from.is_dir()).then_some(from))?;
         let info = files.check(name, folder)?;
-        let unnamed = format!("{UNNAMED_FOLDER_PREFIX}{}-{}", process::id(), Uuid::new_v4().simple());
+        let unnamed =
+            format!("{UNNAMED_FOLDER_PREFIX}{}-{}", process::id(), Uuid::new_v4().simple());
         let unnamed = self.0.join(unnamed);
         let written = create_private_folder(&self.0)
             .and_then(|()| create_private_folder(&unnamed))
@@ -482,10 +483,7 @@ mod tests {
         let nowhere = folder.path().join("nope");
         for path in [nowhere.as_path(), Path::new("/nope")] {
             let problem = models.add_model(path, None).unwrap_err();
-            assert_eq!(
-                problem.message,
-                format!("there is no file or folder {}", path.display())
-            );
+            assert_eq!(problem.message, format!("there is no file or folder {}", path.display()));
         }
     }
 
