@@ -186,12 +186,6 @@ impl KnowledgeBase {
         Ok(knowledge)
     }
 
-    /// Why nothing can be embedded as configured: search is by words, and nothing is synced.
-    pub(crate) fn embedder_problem(&self) -> Option<Problem> {
-        let options = self.0.now.lock().opened.clone();
-        configured_embedder(&options).err()
-    }
-
     /// The same for readers, who have nothing to read before the first sync.
     async fn open_for_reading(&self, what: &str) -> Result<KnowledgeDatabase> {
         if !self.is_configured() {
@@ -206,6 +200,12 @@ impl KnowledgeBase {
             }
         }
         self.open().await
+    }
+
+    /// Why nothing can be embedded as configured: search is by words, and nothing is synced.
+    pub(crate) fn embedder_problem(&self) -> Option<Problem> {
+        let options = self.0.now.lock().opened.clone();
+        configured_embedder(&options).err()
     }
 
     /// Bring one source up to date.
