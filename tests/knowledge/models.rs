@@ -79,6 +79,36 @@ fn a_model_that_is_configured_and_not_there_is_named() {
 }
 
 #[test]
+fn without_its_model_a_knowledge_base_is_read_and_searched_by_words() {
+    let project = with_model();
+    run(&project, &["model", "add", &tiny_model(), "--name", "tiny"]);
+    run(&project, &["sync", "--quiet"]);
+    let gone = MODEL_CONFIG.replace("tiny", "gone");
+    project.write("moonlark.toml", &format!("{gone}{HANDBOOK_CONFIG}"));
+    let by_words = run_json(&project, &["search", "salary", "--mode", "keyword"]);
+    let first = &by_words["result"]["results"][0];
+    assert_eq!(first["source_id"], "pay.md", "{by_words}");
+    assert_eq!(by_words["result"]["notes"], json!(null));
+    let by_both = run_json(&project, &["search", "salary"]);
+    assert_eq!(by_both["result"]["results"][0]["source_id"], "pay.md", "{by_both}");
+    let note = by_both["result"]["notes"].to_string();
+    assert!(note.contains("found by words only: knowledge.embedder: there is no model gone"));
+    assert!(note.contains("`moonlark model add FOLDER` adds it"), "{note}");
+    let by_meaning = project.run(&["search", "salary", "--mode", "semantic"]);
+    assert_eq!(by_meaning.status.code(), Some(1));
+    assert!(said(&by_meaning).contains("there is no model gone"), "{}", said(&by_meaning));
+    let id = first["id"].as_str().unwrap();
+    assert!(run(&project, &["get", id]).contains("The salary of a human."));
+    assert!(run(&project, &["sources"]).contains("handbook"));
+    for command in ["sync", "doctor"] {
+        let output = project.run(&[command]);
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        let all = format!("{}{}", text(&output), said(&output));
+        assert!(all.contains("knowledge.embedder: there is no model gone"), "{all}");
+    }
+}
+
+#[test]
 fn what_is_no_model_is_refused_with_what_one_is() {
     let project = with_model();
     let expect = |path: &str, expected: &str| {
@@ -88,7 +118,7 @@ fn what_is_no_model_is_refused_with_what_one_is() {
         assert!(said(&output).contains("a model is a folder with model.safetensors"));
     };
     expect("handbook", "there is no tokenizer.json or vocab.txt in ");
-    expect("nowhere", "there is no tokenizer.json or vocab.txt in ");
+    expect("nowhere", "there is no file or folder ");
     for name in ["vocab.txt", "config.json"] {
         let file =
             std::fs::read_to_string(repo().join("tests/knowledge/model").join(name)).unwrap();

@@ -67,6 +67,22 @@ fn a_search_says_which_sources_were_never_synced() {
 }
 
 #[test]
+fn a_misspelt_source_that_was_never_synced_is_suggested() {
+    let project = handbook(&[("drafts/new.md", "# New\n\nThe release.\n")]);
+    run(&project, &["sync", "--quiet"]);
+    let drafts = "\n[connectors.filesystem.drafts]\nroot = \"drafts\"\n";
+    project.write("moonlark.toml", &format!("{}{drafts}", super::HANDBOOK_CONFIG));
+    let notes = |source: &str| {
+        let args = ["search", "release", "--source", source];
+        super::run_json(&project, &args)["result"]["notes"].clone()
+    };
+    let near = "no document is from a source named draft; did you mean drafts?";
+    assert_eq!(notes("draft"), json!([near]));
+    let never = "drafts has never been synced: `moonlark sync drafts` reads it";
+    assert_eq!(notes("drafts"), json!([never]));
+}
+
+#[test]
 fn a_long_document_is_read_in_parts() {
     let page = format!("# Long\n\n{}\n\n## Rolling back\n\nUndo it.\n", "word ".repeat(400));
     let project = handbook(&[("handbook/long.md", &page)]);

@@ -482,6 +482,36 @@ mod tests {
     }
 
     #[test]
+    fn a_value_beyond_a_limit_is_told_the_limit_however_long_it_is() {
+        let verdict = |schema: Json, value: Json| {
+            let properties = json!({"type": "object", "properties": {"a": schema}});
+            let schema = Schema::compile(object(properties)).unwrap();
+            let args = Value::from_json(json!({"a": value})).unwrap();
+            schema.check_arguments(args).unwrap_err().message
+        };
+        let long = "list refund ".repeat(3_000);
+        for (schema, value, expected) in [
+            (
+                json!({"maxLength": 10_000}),
+                json!(long),
+                "must have at most 10000 characters, has 36000",
+            ),
+            (json!({"minLength": 1}), json!(""), "must have at least 1 character, has 0"),
+            (json!({"maxItems": 1}), json!([1, 2]), "must have at most 1 item, has 2"),
+            (json!({"minItems": 2}), json!([1]), "must have at least 2 items, has 1"),
+            (json!({"uniqueItems": true}), json!([1, 1]), "must not have an item twice"),
+            (json!({"multipleOf": 5}), json!(7), "must be a multiple of 5, got 7"),
+            (json!({"exclusiveMinimum": 0}), json!(0), "must be more than 0, got 0"),
+            (json!({"exclusiveMaximum": 9}), json!(10), "must be less than 9, got 10"),
+            (json!({"const": "yes"}), json!("no"), "must be yes, got no"),
+        ] {
+            assert_eq!(verdict(schema, value), format!("parameter 'a' {expected}"));
+        }
+        let reason = verdict(json!({"not": {"type": "string"}}), json!(long));
+        assert!(reason.starts_with("parameter 'a': ") && !reason.contains("refund"), "{reason}");
+    }
+
+    #[test]
     fn a_recursive_schema_says_where_a_small_value_is_wrong_and_ends_for_any_other() {
         let part = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/t"}}});
         let (schema, problem) = Schema::from_foreign(object(json!({

@@ -112,6 +112,9 @@ fn format_found(call: &Call, found: &[AnsweringFunction<'_>], room: usize) -> St
     let mut rest = Vec::new();
     for AnsweringFunction { source, function, request } in found {
         let mut one = function_summary::summarize_function(source, function, call);
+        if text.is_empty() && one.len() > room {
+            one = function_summary::summarize_briefly(source, function);
+        }
         if let Some(request) = request {
             one.push_str(&format!("\n  -- for: {request}"));
         }
@@ -174,7 +177,7 @@ fn nothing_found_message(catalog: &Arc<Catalog>, only: Option<&SdkSource>) -> St
 mod tests {
     use serde_json::json;
 
-    use crate::test_catalog::{ask, with_documents, world};
+    use crate::test_catalog::{ask, with_documents, with_tool, world};
 
     #[tokio::test]
     async fn signatures_are_ready_to_use() {
@@ -186,6 +189,27 @@ mod tests {
         let found = ask(&world, "search_docs", json!({"query": "issues"})).await;
         let lines: Vec<&str> = found.lines().filter(|line| line.starts_with("sdk.")).collect();
         assert_eq!(lines.len(), 2, "{found}");
+    }
+
+    #[tokio::test]
+    async fn the_best_function_is_there_without_its_types_where_they_are_too_long() {
+        let kind = "a very long name of a kind of report ".repeat(4);
+        let kinds: Vec<String> = (0..3).map(|it| format!("{kind}{it}")).collect();
+        let field = |number: usize| (format!("field_{number}"), json!({"enum": kinds}));
+        let properties: serde_json::Map<_, _> = (0..300).map(field).collect();
+        let definition = json!({
+            "description": "Create a report.",
+            "inputSchema": {"type": "object", "required": ["field_7"], "properties": properties},
+        });
+        let world = with_tool("create-report", &definition);
+        let args = json!({"query": "create_report", "limit": 1});
+        let found = ask(&world, "search_docs", args).await;
+        assert!(found.starts_with("sdk.git_hub.create_report(args: { field_7, field_"), "{found}");
+        assert!(found.contains("\n  Create a report.\n"), "{found}");
+        assert!(
+            found.contains(" more parameters, its types: get_function_docs git_hub.create_report)")
+        );
+        assert!(found.len() <= super::MAX_SEARCH_ANSWER_BYTES, "{found}");
     }
 
     #[tokio::test]

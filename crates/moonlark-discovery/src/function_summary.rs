@@ -1,7 +1,11 @@
 //! Function summary, as short as a call can be written from: signature on one line, the
 //! types that it names, one sentence.
 
+use std::collections::HashSet;
+
+use moonlark_core::schema::required_names;
 use moonlark_core::sdk::{SdkFunction, SdkSource};
+use moonlark_core::visible_text::visible_in_line;
 use moonlark_gateway::Call;
 use moonlark_render::luau::sdk_docs::{ObservedResult, SdkFunctionDocs, sdk_function_docs};
 
@@ -11,6 +15,8 @@ use crate::SDK_NAME_PREFIX;
 const MAX_RESULT_TYPE_BYTES: usize = 400;
 /// The same for the types that a signature names.
 const MAX_SIGNATURE_TYPES_BYTES: usize = 1200;
+/// Of the parameters of a function whose types are left out.
+const MAX_PARAMETER_NAMES_BYTES: usize = 1000;
 /// Of a description.
 const MAX_SENTENCE_BYTES: usize = 160;
 
@@ -37,6 +43,38 @@ pub(crate) fn summarize_function(
         let name = format!("{}.{}", source.name, function.name);
         text.push_str(&format!("\n  (its types: get_function_docs {name})"));
     }
+    text
+}
+
+/// The same where that takes too long: its parameters by name, the required ones first.
+pub(crate) fn summarize_briefly(source: &SdkSource, function: &SdkFunction) -> String {
+    let input = &function.tool.input;
+    let required: HashSet<&str> = required_names(input.json()).collect();
+    let (mut names, optional): (Vec<&str>, Vec<&str>) =
+        input.parameter_names().partition(|name| required.contains(name));
+    names.extend(optional);
+    let mut shown = String::new();
+    let mut left = 0_usize;
+    for name in names {
+        let mark = if required.contains(name) { "" } else { "?" };
+        let one = format!("{}{mark}", visible_in_line(name));
+        if left > 0 || shown.len() + one.len() > MAX_PARAMETER_NAMES_BYTES {
+            left += 1;
+            continue;
+        }
+        if !shown.is_empty() {
+            shown.push_str(", ");
+        }
+        shown.push_str(&one);
+    }
+    let mut text = format!("{}(args: {{ {shown} }})", sdk_path(source, function));
+    let about = first_sentence(&function.tool.description, MAX_SENTENCE_BYTES);
+    if !about.is_empty() {
+        text.push_str(&format!("\n  {about}"));
+    }
+    let more = if left > 0 { format!("{left} more parameters, ") } else { String::new() };
+    let name = format!("{}.{}", source.name, function.name);
+    text.push_str(&format!("\n  ({more}its types: get_function_docs {name})"));
     text
 }
 

@@ -80,6 +80,13 @@ pub(crate) fn with_documents() -> Gateway {
     gateway(tools)
 }
 
+/// The same, with one more tool of `git-hub`.
+pub(crate) fn with_tool(name: &str, definition: &Json) -> Gateway {
+    let mut tools = tools_of_world();
+    tools.push(tool("git-hub", name, definition));
+    gateway(tools)
+}
+
 /// One server with this many tools.
 pub(crate) fn many(count: usize) -> Gateway {
     let named = |number| tool("many", &format!("do_{number}"), &json!({"description": "Do it."}));

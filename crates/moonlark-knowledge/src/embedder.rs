@@ -6,7 +6,7 @@ mod local_model;
 use std::time::Duration;
 
 pub use local_model::{LocalEmbedder, LocalModelFolder, LocalModelInfo};
-use moonlark_core::Result;
+use moonlark_core::{Problem, Result};
 use moonlark_search::{StaticEmbeddingModel, quantize_vector};
 use secrecy::SecretString;
 
@@ -19,6 +19,9 @@ pub enum TextEmbedder {
     Http(Box<EmbeddingServiceSettings>),
     /// A model on disk.
     Local(LocalEmbedder),
+    /// One that is configured and cannot be had, such as a model that is not there, and
+    /// why: search is by words, and a sync says so.
+    Unusable(Box<Problem>),
     /// No vectors: search is by words.
     Off,
 }
@@ -66,7 +69,7 @@ impl TextEmbedder {
             TextEmbedder::Builtin => Some(builtin_model_name().to_owned()),
             TextEmbedder::Http(settings) => Some(settings.model_name()),
             TextEmbedder::Local(model) => Some(model.id().to_owned()),
-            TextEmbedder::Off => None,
+            TextEmbedder::Unusable(_) | TextEmbedder::Off => None,
         }
     }
 
@@ -83,6 +86,7 @@ impl TextEmbedder {
     ) -> Result<Vec<QuantizedVector>> {
         match self {
             TextEmbedder::Off => Ok(Vec::new()),
+            TextEmbedder::Unusable(problem) => Err((**problem).clone()),
             TextEmbedder::Http(settings) => settings.embed_texts(texts, patience).await,
             TextEmbedder::Local(model) => model.embed_texts(texts).await,
             TextEmbedder::Builtin => {

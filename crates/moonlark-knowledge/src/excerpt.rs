@@ -61,12 +61,20 @@ impl KnowledgeDocument {
         Ok(DocumentExcerpt { document: self, offset, length, sections })
     }
 
-    /// Its headings in order, each once.
+    /// Its headings in order, each once, with those that they are below.
     fn distinct_headings(&self) -> Vec<String> {
         let mut headings: Vec<String> = Vec::new();
         for heading in self.chunks.iter().filter_map(|chunk| chunk.heading.as_ref()) {
             if headings.last() != Some(heading) {
                 headings.push(heading.clone());
+            }
+        }
+        // A chunk may be several short sections.
+        let is_markdown = self.content_type.as_deref().is_some_and(|it| it.contains("markdown"));
+        if is_markdown {
+            let own = markdown_headings(&self.body);
+            if own.len() > headings.len() {
+                return own.into_iter().map(|it| it.path.join(HEADING_SEPARATOR)).collect();
             }
         }
         headings
@@ -75,9 +83,10 @@ impl KnowledgeDocument {
     /// Which bytes of the body stand under a heading: by the lines of the text, or
     /// by what its chunks are under, which knows headings of other formats too.
     fn find_section(&self, wanted: &str) -> Option<Range<usize>> {
-        let path: Vec<String> = wanted.split(HEADING_SEPARATOR).map(normalize_heading).collect();
-        let last = path.last().filter(|it| !it.is_empty())?;
-        find_markdown_section(&self.body, last).or_else(|| self.find_chunked_section(&path))
+        let parts = wanted.split(HEADING_SEPARATOR).map(strip_heading_marks);
+        let path: Vec<String> = parts.map(normalize_heading).collect();
+        path.last().filter(|it| !it.is_empty())?;
+        find_markdown_section(&self.body, &path).or_else(|| self.find_chunked_section(&path))
     }
 
     fn find_chunked_section(&self, path: &[String]) -> Option<Range<usize>> {
@@ -96,10 +105,26 @@ impl KnowledgeDocument {
     }
 }
 
-/// From a heading line of Markdown to the next one that is not below it. Lines
-/// within code are none.
-fn find_markdown_section(body: &str, wanted: &str) -> Option<Range<usize>> {
-    let mut found: Option<(usize, usize)> = None;
+/// A line of Markdown that is a heading.
+struct MarkdownHeading {
+    /// Byte of the text at which the line begins.
+    start: usize,
+    level: usize,
+    /// The headings it is below, then its own words.
+    path: Vec<String>,
+}
+
+impl MarkdownHeading {
+    /// As a path is compared. A heading may have the separator in its own words.
+    fn normalized_path(&self) -> Vec<String> {
+        self.path.join(HEADING_SEPARATOR).split(HEADING_SEPARATOR).map(normalize_heading).collect()
+    }
+}
+
+/// In order. Lines within code are none.
+fn markdown_headings(body: &str) -> Vec<MarkdownHeading> {
+    let mut headings = Vec::new();
+    let mut above: Vec<(usize, String)> = Vec::new();
     let mut fenced = false;
     let mut at = 0;
     for line in body.split_inclusive('\n') {
@@ -113,16 +138,41 @@ fn find_markdown_section(body: &str, wanted: &str) -> Option<Range<usize>> {
         if fenced || level == 0 || level > 6 || !line[level..].starts_with(' ') {
             continue;
         }
-        match found {
-            Some((start_of, above)) if level <= above => return Some(start_of..start),
-            Some(_) => {}
-            None if normalize_heading(line[level..].trim_end_matches('#')) == wanted => {
-                found = Some((start, level));
-            }
-            None => {}
+        while above.last().is_some_and(|(other, _)| *other >= level) {
+            above.pop();
         }
+        above.push((level, strip_closing_marks(&line[level..]).to_owned()));
+        let path = above.iter().map(|(_, words)| words.clone()).collect();
+        headings.push(MarkdownHeading { start, level, path });
     }
-    found.map(|(start, _)| start..body.len())
+    headings
+}
+
+/// From the heading with that path, or whose path ends so, to the next one that is not
+/// below it.
+fn find_markdown_section(body: &str, wanted: &[String]) -> Option<Range<usize>> {
+    let headings = markdown_headings(body);
+    let paths: Vec<Vec<String>> = headings.iter().map(MarkdownHeading::normalized_path).collect();
+    let found = paths
+        .iter()
+        .position(|path| path == wanted)
+        .or_else(|| paths.iter().position(|path| path.ends_with(wanted)))?;
+    let first = headings.get(found)?;
+    let next = headings.iter().skip(found + 1).find(|it| it.level <= first.level);
+    Some(first.start..next.map_or(body.len(), |it| it.start))
+}
+
+/// `Setup` of `## Setup`, as it is pasted from a text.
+fn strip_heading_marks(heading: &str) -> &str {
+    let bare = heading.trim().trim_start_matches('#');
+    if bare.starts_with(' ') { bare } else { heading }
+}
+
+/// `Setup` of `Setup ##`, and `C#` of `C#`.
+fn strip_closing_marks(heading: &str) -> &str {
+    let heading = heading.trim();
+    let open = heading.trim_end_matches('#');
+    if open.ends_with(' ') { open.trim_end() } else { heading }
 }
 
 /// A heading as it is compared.
@@ -134,7 +184,8 @@ fn normalize_heading(heading: &str) -> String {
 fn no_section_problem(wanted: &str, sections: &[String]) -> Problem {
     let names = sections.iter().flat_map(|heading| heading.rsplit(HEADING_SEPARATOR).next());
     let message = format!("the document has no section {}", shorten_text(wanted));
-    let near = nearest_name(wanted, names.clone());
+    let near = nearest_name(wanted, names.clone())
+        .or_else(|| nearest_name(wanted, sections.iter().map(String::as_str)));
     Problem::bad_request(message).with_hint(match near {
         Some(near) => format!("did you mean {near}?"),
         None if sections.is_empty() => "it has no headings: use offset and limit".to_owned(),
@@ -233,6 +284,41 @@ mod tests {
         let problem = section("Stagings").unwrap_err();
         assert_eq!(problem.hint.as_deref(), Some("did you mean Staging?"));
         assert!(section("").is_err());
+    }
+
+    #[test]
+    fn a_section_with_its_path_is_not_another_of_the_same_name() {
+        let body = "# Guide\n\n## Linux\n\n### Setup\n\nUse apt.\n\n## Windows\n\n### Setup\n\nUse winget.\n\n## C#\n\nUse dotnet.\n";
+        let page = document(body, &[("Guide > Linux > Setup", "Use apt.")]);
+        let section = |name| part(&page, Some(name), None, None);
+        let windows = "### Setup\n\nUse winget.\n\n|24|";
+        let paths = [
+            "Guide > Windows > Setup",
+            "Windows > Setup",
+            "windows > setup",
+            "## Windows > ### Setup",
+            "# Guide > Windows > Setup",
+        ];
+        for path in paths {
+            assert_eq!(section(path).unwrap(), windows, "{path}");
+        }
+        assert_eq!(section("Linux > Setup").unwrap(), "### Setup\n\nUse apt.\n\n|21|");
+        assert_eq!(section("### Setup").unwrap(), section("Linux > Setup").unwrap());
+        assert_eq!(section("C#").unwrap(), "## C#\n\nUse dotnet.\n|19|");
+        assert!(section("Guide > Setup").is_err());
+        assert!(section("## ").is_err());
+    }
+
+    #[test]
+    fn all_headings_of_a_small_page_of_markdown_are_named() {
+        let body = "# Guide\n\n## Linux\n\nApt.\n\n## Windows\n\nWinget.\n";
+        let mut page = document(body, &[("Guide", "Apt.")]);
+        page.content_type = Some("text/markdown".to_owned());
+        let wanted = ExcerptRequest { limit: Some(1), ..ExcerptRequest::default() };
+        let excerpt = page.clone().into_excerpt(&wanted).unwrap();
+        assert_eq!(excerpt.sections, ["Guide", "Guide > Linux", "Guide > Windows"]);
+        let problem = part(&page, Some("Windws"), None, None).unwrap_err();
+        assert_eq!(problem.hint.as_deref(), Some("did you mean Windows?"));
     }
 
     #[test]

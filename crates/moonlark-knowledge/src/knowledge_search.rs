@@ -63,7 +63,8 @@ pub(crate) async fn search_documents(
             Ok(meaning) => meaning,
             Err(problem) if mode == SearchMode::Semantic => return Err(problem),
             Err(problem) => {
-                notes.push(format!("found by words only: {}", problem.message));
+                let hint = problem.hint.map_or_else(String::new, |hint| format!(" ({hint})"));
+                notes.push(format!("found by words only: {}{hint}", problem.message));
                 QuestionMeaning::Nothing
             }
         },
@@ -125,6 +126,7 @@ async fn embed_question(
                 .map_or(QuestionMeaning::Nothing, |row| QuestionMeaning::Known((name, row))))
         }
         (TextEmbedder::Http(_) | TextEmbedder::Local(_), _) => Ok(QuestionMeaning::Builtin),
+        (TextEmbedder::Unusable(problem), _) => Err((**problem).clone()),
         (TextEmbedder::Off, _) if mode == SearchMode::Hybrid => Ok(QuestionMeaning::Nothing),
         (TextEmbedder::Off, _) => {
             let none = "there is no embedder, so nothing can be found by meaning";

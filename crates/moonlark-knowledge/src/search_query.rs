@@ -63,6 +63,8 @@ impl SearchQuery {
 pub struct SearchFilter {
     /// Names of sources, or kinds where no source has that name. Empty: all.
     pub sources: Vec<String>,
+    /// Names of sources that may have no documents yet: one that is misspelt is among them.
+    pub configured: Vec<String>,
     /// Updated then or later.
     pub since: Option<Timestamp>,
     /// Updated then or earlier.

@@ -68,6 +68,9 @@ struct KnowledgeOpenOptions {
     /// Of the project.
     root: PathBuf,
     config: config::KnowledgeConfig,
+    /// What tells the model that is named from another of its name; none where it is not
+    /// there. Only known once it is opened.
+    model: Option<String>,
 }
 
 /// One source, as configured and as it is.
@@ -90,6 +93,7 @@ impl KnowledgeBase {
             file: loaded.config.store.sqlite_file(&loaded.root),
             root: loaded.root.clone(),
             config: config.clone(),
+            model: None,
         };
         let interval = config.interval.map(config::TimeoutSeconds::to_duration);
         let left = Arc::default();
@@ -161,10 +165,12 @@ impl KnowledgeBase {
 
     /// The knowledge base itself, as the configuration is now.
     pub(crate) async fn open(&self) -> Result<KnowledgeDatabase> {
-        let wanted = self.0.now.lock().opened.clone();
+        let mut wanted = self.0.now.lock().opened.clone();
         if let Some(problem) = wanted.config.outage.first() {
             return Err(problem.clone());
         }
+        // One that is added later is used from then on.
+        wanted.model = named_model_id(&wanted);
         let mut opened = self.0.opened.lock().await;
         if let Some((_, knowledge)) = opened.as_ref().filter(|(with, _)| *with == wanted) {
             return Ok(knowledge.clone());
@@ -175,7 +181,7 @@ impl KnowledgeBase {
         {
             prepare_state_folder(folder);
         }
-        let knowledge = KnowledgeDatabase::open(&wanted.file, knowledge_settings(&wanted)?).await?;
+        let knowledge = KnowledgeDatabase::open(&wanted.file, knowledge_settings(&wanted)).await?;
         *opened = Some((wanted, knowledge.clone()));
         Ok(knowledge)
     }
@@ -196,6 +202,12 @@ impl KnowledgeBase {
         self.open().await
     }
 
+    /// Why nothing can be embedded as configured: search is by words, and nothing is synced.
+    pub(crate) fn embedder_problem(&self) -> Option<Problem> {
+        let options = self.0.now.lock().opened.clone();
+        configured_embedder(&options).err()
+    }
+
     /// Bring one source up to date.
     pub(crate) async fn sync_source(
         &self,
@@ -203,6 +215,9 @@ impl KnowledgeBase {
         gateway: &Gateway,
         options: SyncOptions,
     ) -> Result<SyncSummary> {
+        if let Some(problem) = self.embedder_problem() {
+            return Err(problem);
+        }
         let connector = source.make_connector(options.full, gateway)?;
         let knowledge = self.open().await?;
         knowledge.sync_source(&source.name, source.kind(), connector, options).await
@@ -301,9 +316,18 @@ pub(crate) fn local_models(root: &Path) -> LocalModelFolder {
     LocalModelFolder::new(state_folder_path(root).join(MODELS_FOLDER_NAME))
 }
 
-fn knowledge_settings(options: &KnowledgeOpenOptions) -> Result<KnowledgeSettings> {
-    let config = &options.config;
-    let embedder = match &config.embedder {
+fn named_model_id(options: &KnowledgeOpenOptions) -> Option<String> {
+    match &options.config.embedder {
+        EmbedderConfig::Named(name) if name != BUILTIN_EMBEDDER_NAME => {
+            let opened = local_models(&options.root).open_model(name).ok()?;
+            Some(opened.id().to_owned())
+        }
+        EmbedderConfig::Named(_) | EmbedderConfig::Service(_) => None,
+    }
+}
+
+fn configured_embedder(options: &KnowledgeOpenOptions) -> Result<TextEmbedder> {
+    Ok(match &options.config.embedder {
         EmbedderConfig::Named(name) if name == BUILTIN_EMBEDDER_NAME => TextEmbedder::Builtin,
         EmbedderConfig::Named(name) => {
             let opened = local_models(&options.root).open_model(name);
@@ -327,7 +351,14 @@ fn knowledge_settings(options: &KnowledgeOpenOptions) -> Result<KnowledgeSetting
                 client: moonlark_http::shared_http_client()?.clone(),
             }))
         }
-    };
+    })
+}
+
+fn knowledge_settings(options: &KnowledgeOpenOptions) -> KnowledgeSettings {
+    let config = &options.config;
+    // Without it there are still the words of all documents.
+    let embedder = configured_embedder(options)
+        .unwrap_or_else(|problem| TextEmbedder::Unusable(Box::new(problem)));
     // The three go together: a block is cut when it is much longer than a chunk.
     let usual = ChunkSettings::default();
     let target = config.chunk as usize;
@@ -336,5 +367,5 @@ fn knowledge_settings(options: &KnowledgeOpenOptions) -> Result<KnowledgeSetting
         most: target * usual.most / usual.target,
         overlap: target * usual.overlap / usual.target,
     };
-    Ok(KnowledgeSettings { embedder, chunks, ..KnowledgeSettings::default() })
+    KnowledgeSettings { embedder, chunks, ..KnowledgeSettings::default() }
 }

@@ -4,6 +4,8 @@
 //! alternative has its own. So a large value is explained by its first error, or, where
 //! there are alternatives, by the parameters that do not fit.
 
+use std::borrow::Cow;
+
 use jsonschema::error::{TypeKind, ValidationError, ValidationErrorKind};
 use serde_json::{Map, Value as Json};
 
@@ -137,7 +139,10 @@ impl MisfitExplainer<'_> {
             ValidationErrorKind::Minimum { limit } => format!("{at} must be at least {limit}"),
             ValidationErrorKind::Maximum { limit } => format!("{at} must be at most {limit}"),
             ValidationErrorKind::Pattern { pattern } => format!("{at} must match {pattern}"),
-            _ => format!("{at}: {}", shorten_text(&error.to_string())),
+            _ => match explain_limit(error.kind(), error.instance()) {
+                Some(said) => format!("{at} {said}"),
+                None => format!("{at}: {}", explain_in_words_of_library(error)),
+            },
         }
     }
 
@@ -148,6 +153,69 @@ impl MisfitExplainer<'_> {
             Some(known) if top => format!("unknown {noun}: {full} (did you mean {known}?)"),
             _ => format!("unknown {noun}: {full}"),
         }
+    }
+}
+
+/// Which limit a value is beyond, and what it has.
+fn explain_limit(kind: &ValidationErrorKind, json: &Json) -> Option<String> {
+    let has = |what: &str| format!("{what}, has {}", count_parts(json));
+    Some(match kind {
+        ValidationErrorKind::MaxLength { limit } => {
+            has(&format!("must have at most {}", count_of(*limit, "character")))
+        }
+        ValidationErrorKind::MinLength { limit } => {
+            has(&format!("must have at least {}", count_of(*limit, "character")))
+        }
+        ValidationErrorKind::MaxItems { limit } => {
+            has(&format!("must have at most {}", count_of(*limit, "item")))
+        }
+        ValidationErrorKind::MinItems { limit } => {
+            has(&format!("must have at least {}", count_of(*limit, "item")))
+        }
+        ValidationErrorKind::MaxProperties { limit } => {
+            has(&format!("must have at most {}", count_of(*limit, "field")))
+        }
+        ValidationErrorKind::MinProperties { limit } => {
+            has(&format!("must have at least {}", count_of(*limit, "field")))
+        }
+        ValidationErrorKind::UniqueItems => "must not have an item twice".to_owned(),
+        ValidationErrorKind::MultipleOf { multiple_of } => {
+            format!("must be a multiple of {multiple_of}, got {}", shorten_json(json))
+        }
+        ValidationErrorKind::ExclusiveMinimum { limit } => {
+            format!("must be more than {limit}, got {}", shorten_json(json))
+        }
+        ValidationErrorKind::ExclusiveMaximum { limit } => {
+            format!("must be less than {limit}, got {}", shorten_json(json))
+        }
+        ValidationErrorKind::Constant { expected_value } => {
+            format!("must be {}, got {}", shorten_json(expected_value), shorten_json(json))
+        }
+        _ => return None,
+    })
+}
+
+/// Its characters, items or fields.
+fn count_parts(json: &Json) -> usize {
+    match json {
+        Json::String(text) => text.chars().count(),
+        Json::Array(items) => items.len(),
+        Json::Object(fields) => fields.len(),
+        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+    }
+}
+
+fn count_of(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
+/// The value comes first in them: where it is long, it would leave no room for the reason.
+fn explain_in_words_of_library(error: &ValidationError<'_>) -> String {
+    let whole = error.to_string();
+    match shorten_text(&whole) {
+        Cow::Borrowed(said) => said.to_owned(),
+        Cow::Owned(_) => shorten_text(&error.masked().to_string()).into_owned(),
     }
 }
 

@@ -6,20 +6,24 @@
 //! a layer.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::process;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Duration;
 
 use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result};
 use moonlark_search::{TransformerFiles, TransformerModel};
+use moonlark_state::LockFile;
 use moonlark_state::atomic_file::{create_private_folder, write_private_file};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 
 use super::{QuantizedVector, quantize_to_bytes};
 use crate::run_blocking;
@@ -32,6 +36,12 @@ const ABOUT_FILE_NAME: &str = "moonlark.json";
 /// Of the digest, in the name by which vectors are told from others'.
 const DIGEST_LETTERS: usize = 16;
 const MAX_MODEL_NAME_BYTES: usize = 64;
+/// Held while a name is given to a model or taken from one.
+const LOCK_FILE_NAME: &str = ".lock";
+/// How the folder of a model begins until it has its name.
+const UNNAMED_FOLDER_PREFIX: &str = ".adding-";
+/// Writing a model takes far less; its process has ended.
+const MAX_UNNAMED_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The folder that models are in.
 #[derive(Debug, Clone)]
@@ -80,34 +90,81 @@ impl LocalModelFolder {
 
     /// Check the model at `from`, a folder or its file of weights, and keep a copy of it.
     pub fn add_model(&self, from: &Path, name: Option<&str>) -> Result<LocalModelInfo> {
+        if let Err(error) = fs::metadata(from)
+            && matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+        {
+            let message = format!("there is no file or folder {}", from.display());
+            return Err(Problem::bad_request(message).with_hint(FILES_HINT));
+        }
         let folder = if from.is_dir() { from } else { from.parent().unwrap_or(from) };
         let own = folder.canonicalize().ok();
         let own = own.as_deref().and_then(Path::file_name).and_then(|it| it.to_str());
         let name = name.or(own).unwrap_or_default();
         check_model_name(name)?;
-        let target = self.0.join(name);
         if self.find_model(name).is_ok() {
-            return Err(Problem::bad_request(format!("there is a model {name} already")).with_hint(
-                format!("`moonlark model remove {name}` removes it, `--name` gives this one another name"),
-            ));
+            return Err(taken_name_problem(name));
         }
         let files = LocalModelFiles::read(folder, (!from.is_dir()).then_some(from))?;
         let info = files.check(name, folder)?;
-        // What another process was killed in the middle of.
-        let _ = fs::remove_dir_all(&target);
-        create_private_folder(&self.0)
-            .and_then(|()| create_private_folder(&target))
-            .and_then(|()| files.write(&target))
+        let unnamed =
+            format!("{UNNAMED_FOLDER_PREFIX}{}-{}", process::id(), Uuid::new_v4().simple());
+        let unnamed = self.0.join(unnamed);
+        let written = create_private_folder(&self.0)
+            .and_then(|()| create_private_folder(&unnamed))
+            .and_then(|()| files.write(&unnamed))
             .and_then(|()| {
-                let about = serde_json::to_vec_pretty(&info).map_err(std::io::Error::other)?;
+                let about = serde_json::to_vec_pretty(&info).map_err(io::Error::other)?;
                 // Last: a model without it is none.
-                write_private_file(&target.join(ABOUT_FILE_NAME), about)
+                write_private_file(&unnamed.join(ABOUT_FILE_NAME), about)
             })
-            .map_err(|error| {
-                let _ = fs::remove_dir_all(&target);
-                Problem::unavailable(format!("cannot write {}: {error}", target.display()))
-            })?;
-        Ok(info)
+            .and_then(|()| self.give_name(&unnamed, name));
+        if !matches!(written, Ok(true)) {
+            let _ = fs::remove_dir_all(&unnamed);
+        }
+        match written {
+            Ok(true) => Ok(info),
+            Ok(false) => Err(taken_name_problem(name)),
+            Err(error) => {
+                let target = self.0.join(name);
+                Err(Problem::unavailable(format!("cannot write {}: {error}", target.display())))
+            }
+        }
+    }
+
+    /// Put a model that is written under its name: false where another one has it.
+    fn give_name(&self, unnamed: &Path, name: &str) -> io::Result<bool> {
+        let _lock = self.lock()?;
+        self.remove_abandoned();
+        if self.find_model(name).is_ok() {
+            return Ok(false);
+        }
+        let target = self.0.join(name);
+        // What another process was killed in the middle of.
+        if let Err(error) = fs::remove_dir_all(&target)
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        fs::rename(unnamed, target)?;
+        Ok(true)
+    }
+
+    fn lock(&self) -> io::Result<LockFile> {
+        LockFile::acquire(&self.0.join(LOCK_FILE_NAME))
+    }
+
+    /// Models that never got their names, since their processes were killed.
+    fn remove_abandoned(&self) {
+        let Ok(entries) = self.0.read_dir() else { return };
+        for entry in entries.filter_map(io::Result::ok) {
+            let is_unnamed =
+                entry.file_name().to_str().is_some_and(|it| it.starts_with(UNNAMED_FOLDER_PREFIX));
+            let modified = entry.metadata().and_then(|it| it.modified()).ok();
+            let age = modified.and_then(|it| it.elapsed().ok());
+            if is_unnamed && age.is_some_and(|it| it > MAX_UNNAMED_AGE) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
     }
 
     /// By name.
@@ -122,14 +179,18 @@ impl LocalModelFolder {
 
     /// Gives what it was.
     pub fn remove_model(&self, name: &str) -> Result<LocalModelInfo> {
-        let info = self.find_model(name)?;
+        self.find_model(name)?;
         let folder = self.0.join(name);
+        let fault = |error: io::Error| {
+            Problem::unavailable(format!("cannot remove {}: {error}", folder.display()))
+        };
+        let _lock = self.lock().map_err(fault)?;
+        // Another process may have removed it meanwhile.
+        let info = self.find_model(name)?;
         // First what makes it a model.
         fs::remove_file(folder.join(ABOUT_FILE_NAME))
             .and_then(|()| fs::remove_dir_all(&folder))
-            .map_err(|error| {
-                Problem::unavailable(format!("cannot remove {}: {error}", folder.display()))
-            })?;
+            .map_err(fault)?;
         Ok(info)
     }
 
@@ -152,6 +213,12 @@ impl LocalModelFolder {
             serde_json::from_slice(&about.map_err(|_| missing())?).map_err(|_| missing())?;
         Ok(LocalModelInfo { name: name.to_owned(), ..info })
     }
+}
+
+fn taken_name_problem(name: &str) -> Problem {
+    Problem::bad_request(format!("there is a model {name} already")).with_hint(format!(
+        "`moonlark model remove {name}` removes it, `--name` gives this one another name"
+    ))
 }
 
 /// Names are folders.
@@ -212,7 +279,7 @@ impl LocalModelFiles {
         })
     }
 
-    fn write(&self, folder: &Path) -> std::io::Result<()> {
+    fn write(&self, folder: &Path) -> io::Result<()> {
         write_private_file(&folder.join(SHAPE_FILE_NAME), &self.shape)?;
         write_private_file(&folder.join(self.vocabulary.0), &self.vocabulary.1)?;
         write_private_file(&folder.join(WEIGHTS_FILE_NAME), &self.weights)
@@ -382,6 +449,42 @@ mod tests {
         assert!(!folder.path().join("models/from/half").exists());
         assert!(models.open_model("none").is_err());
         assert!(models.remove_model("../models").is_err());
+    }
+
+    #[test]
+    fn of_many_who_add_a_model_under_one_name_one_succeeds() {
+        const ADDERS: usize = 8;
+        let folder = tempfile::tempdir().unwrap();
+        let models = LocalModelFolder::new(folder.path().join("models"));
+        let start = std::sync::Barrier::new(ADDERS);
+        let add = || {
+            start.wait();
+            models.add_model(Path::new(TINY_MODEL), Some("tiny")).map_err(|it| it.message)
+        };
+        let outcomes: Vec<_> = thread::scope(|scope| {
+            let adders: Vec<_> = (0..ADDERS).map(|_| scope.spawn(add)).collect();
+            adders.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        let taken = Err("there is a model tiny already".to_owned());
+        assert_eq!(outcomes.iter().filter(|it| it.is_ok()).count(), 1, "{outcomes:?}");
+        assert!(outcomes.iter().all(|it| it.is_ok() || *it == taken), "{outcomes:?}");
+        assert_eq!(models.list_models().len(), 1);
+        assert!(LocalModelFiles::read(&models.folder().join("tiny"), None).is_ok());
+        let names = models.folder().read_dir().unwrap().map(|it| it.unwrap().file_name());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        assert_eq!(names, [".lock", "tiny"]);
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let models = LocalModelFolder::new(folder.path().join("models"));
+        let nowhere = folder.path().join("nope");
+        for path in [nowhere.as_path(), Path::new("/nope")] {
+            let problem = models.add_model(path, None).unwrap_err();
+            assert_eq!(problem.message, format!("there is no file or folder {}", path.display()));
+        }
     }
 
     #[tokio::test]

@@ -83,9 +83,13 @@ fn matching_sources(
         if found.is_empty() {
             found = all.iter().filter(|it| it.kind == *name).map(|it| it.source).collect();
         }
-        if found.is_empty() {
-            let names = all.iter().map(|it| it.name.as_str());
-            notes.push(no_match_note("is from a source named", name, names));
+        // Whoever configured it knows why there is nothing from it.
+        if found.is_empty() && !filter.configured.contains(name) {
+            let mut names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+            names.extend(filter.configured.iter().map(String::as_str));
+            names.sort_unstable();
+            names.dedup();
+            notes.push(no_match_note("is from a source named", name, names.into_iter()));
         }
         wanted.extend(found);
     }

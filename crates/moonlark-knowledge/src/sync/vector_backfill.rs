@@ -9,7 +9,7 @@ use std::sync::Arc;
 use moonlark_core::Result;
 use rusqlite::Connection;
 
-use crate::embedder::{EmbeddingPurpose, QuantizedVector, embedding_text};
+use crate::embedder::{EmbeddingPurpose, QuantizedVector, TextEmbedder, embedding_text};
 use crate::index::{
     chunks_in_segment, drop_other_models, find_or_create_model, segments_without_vectors,
     write_vectors,
@@ -22,6 +22,9 @@ use crate::store::{self, MapStoreError, StoreResult};
 const MAX_EMBEDDED_TEXTS: usize = 512;
 
 pub(crate) async fn backfill_vectors(knowledge: &Arc<KnowledgeDatabaseInner>) -> Result<()> {
+    if let TextEmbedder::Unusable(problem) = &knowledge.settings.embedder {
+        return Err((**problem).clone());
+    }
     let Some(name) = knowledge.settings.embedder.model_name() else { return Ok(()) };
     let of = name.clone();
     let missing = move |connection: &Connection| segments_without_vectors(connection, &of);

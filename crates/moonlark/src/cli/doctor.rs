@@ -227,6 +227,11 @@ async fn collect_findings(
         }
     }
 
+    if project.knowledge.is_configured()
+        && let Some(problem) = project.knowledge.embedder_problem()
+    {
+        findings.push(DoctorFinding::with_problem("knowledge", problem));
+    }
     match known {
         Ok(known) => findings.extend(known.iter().map(|known| {
             let outcome = match &known.problem {

@@ -115,7 +115,8 @@ impl KnowledgeBase {
     }
 
     async fn run_search(&self, args: Value) -> Result<Value> {
-        let query = read_query(&args)?;
+        let mut query = read_query(&args)?;
+        query.filter.configured = self.sources().iter().map(|it| it.name.clone()).collect();
         let knowledge = self.open_for_reading(SEARCH_TOOL_NAME).await?;
         let never_synced = self.never_synced_notes(&knowledge, &query.filter.sources).await?;
         let mut results = knowledge.search(query).await?;
@@ -205,6 +206,7 @@ fn read_query(args: &Value) -> Result<SearchQuery> {
             }
             _ => Vec::new(),
         },
+        configured: Vec::new(),
         since: text("since").map(timestamps::parse_since).transpose()?,
         until: text("until").map(timestamps::parse_until).transpose()?,
         metadata: args.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default(),
