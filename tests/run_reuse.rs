@@ -149,6 +149,25 @@ fn a_run_is_forked_on_the_command_line_and_over_rest_and_only_new_calls_go_out()
 }
 
 #[test]
+fn a_query_that_cannot_be_read_is_a_mistake_that_says_what_is_wrong() {
+    let shop = Shop::new();
+    let server = shop.project.serve();
+    let id = "0199c0de-0000-7000-8000-000000000000";
+    for (path, part, hint) in [
+        (format!("/runs/{id}/trace?lines=foo"), "lines", "?lines=true"),
+        (format!("/runs/{id}/trace?at=-1"), "at", "?lines=true"),
+        (format!("/runs/{id}/trace?line=true"), "unknown field `line`", "?lines=true"),
+        ("/runs?limit=many".to_owned(), "limit", "?limit=20"),
+    ] {
+        let answer = server.get(&path);
+        let (status, said) = (answer.status, answer.json());
+        assert_eq!((status, &said["error"]["code"]), (400, &json!("bad_request")), "{said}");
+        assert!(said["error"]["message"].as_str().unwrap().contains(part), "{path}: {said}");
+        assert!(said["error"]["hint"].as_str().unwrap().contains(hint), "{path}: {said}");
+    }
+}
+
+#[test]
 fn two_runs_are_compared_and_a_run_is_looked_into_without_a_call() {
     let shop = Shop::new();
     let first = shop.run_script();

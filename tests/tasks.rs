@@ -238,3 +238,148 @@ fn the_tasks_of_one_caller_do_not_exist_for_another_nor_for_a_client_that_knows_
     gate.go.send(()).unwrap();
     gate.go.send(()).unwrap();
 }
+
+/// The answer of a call of a task, as a client gets it with nothing around it.
+fn answered(server: &Server, method: &str, id: &str) -> Value {
+    ask_as(server, None, &message(1, method, json!({"taskId": id, "inputResponses": {}})))
+}
+
+#[test]
+fn a_plan_is_there_for_the_next_server_and_an_unfinished_one_says_to_plan_anew() {
+    let gate = Gate::start();
+    let project = project(&gate);
+    let mut server = project.serve();
+    let script = "sdk.tools.look({ place = \"hold\" })\n\
+                  sdk.tools.visit({ place = \"end\" })\nreturn 1";
+    let plan = json!({"name": "execute", "arguments": {"script": script, "plan": true}});
+    let made = task_id(&ask(&server, "tools/call", plan.clone()));
+    gate.go.send(()).unwrap();
+    let live = until(&server, &made, "completed")["result"]["structuredContent"].clone();
+    let unfinished = task_id(&ask(&server, "tools/call", plan));
+    let came: Vec<String> = [gate.came.recv_timeout(PATIENCE), gate.came.recv_timeout(PATIENCE)]
+        .map(Result::unwrap)
+        .into();
+    assert_eq!(came, ["/hold", "/hold"]);
+    server.kill();
+    gate.go.send(()).unwrap();
+    let server = project.serve();
+    let later = state(&server, &made);
+    assert_eq!(later["status"], "completed", "{later}");
+    let shown = &later["result"]["structuredContent"];
+    for field in ["plan", "calls", "how"] {
+        assert!(live[field] != Value::Null, "{live}");
+        assert_eq!(shown[field], live[field], "{later}");
+    }
+    let later = state(&server, &unfinished);
+    assert_eq!(later["result"]["isError"], true, "{later}");
+    let said = later["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(said.contains("has to be planned anew"), "{said}");
+    assert_eq!(state(&server, &unfinished)["status"], "completed");
+}
+
+/// A project where somebody has to allow each visit.
+fn asking_project(gate: &Gate, by: &str) -> Project {
+    let rule = "[[policy.rules]]\ntools = [\"visit\"]\naction = \"approve\"\n";
+    let config = format!("{rule}[approvals]\nby = \"{by}\"\n{}", visiting(gate));
+    Project::new(&[("moonlark.toml", &config), VISITS[0], VISITS[1]])
+}
+
+/// Takes long, and then needs an approval.
+fn held_visit() -> Value {
+    let script = "sdk.tools.look({ place = \"hold\" })\n\
+                  sdk.tools.visit({ place = \"end\" })\nreturn { done = true }";
+    json!({"name": "execute", "arguments": {"script": script}})
+}
+
+#[test]
+fn a_task_that_waits_for_the_operator_is_not_over_and_ends_as_its_run_does() {
+    let gate = Gate::start();
+    let project = asking_project(&gate, "operator");
+    let mut server = project.serve();
+    let id = task_id(&ask(&server, "tools/call", held_visit()));
+    gate.go.send(()).unwrap();
+    let waiting = eventually("the wait for a decision", || {
+        let state = state(&server, &id);
+        assert_eq!(state["status"], "working", "{state}");
+        let said = state["statusMessage"].as_str().map(str::to_owned);
+        said.ok_or_else(|| state.to_string())
+    });
+    let approval = waiting.rsplit(' ').next().unwrap().to_owned();
+    let refused = answered(&server, "tasks/cancel", &id);
+    let said = refused["error"]["data"]["hint"].as_str().unwrap_or_default();
+    assert!(said.contains(&format!("approvals deny {approval}")), "{refused}");
+    let output = project.run(&["approvals", "approve", &approval]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let ended = until(&server, &id, "completed");
+    assert_eq!(ended["result"]["structuredContent"], json!({"done": true}), "{ended}");
+    server.kill();
+    let later = state(&project.serve(), &id);
+    assert_eq!(later["result"]["structuredContent"], json!({"done": true}), "{later}");
+}
+
+#[test]
+fn a_task_that_asked_for_an_approval_asks_again_after_a_restart() {
+    let gate = Gate::start();
+    let project = asking_project(&gate, "caller");
+    let mut server = project.serve();
+    // Should the answer be lost, it is looked at again.
+    gate.go.send(()).unwrap();
+    gate.go.send(()).unwrap();
+    let slow = held_visit()["arguments"]["script"].as_str().unwrap().to_owned();
+    let slow = format!("sleep(1)\n{slow}");
+    let call = json!({"name": "execute", "arguments": {"script": slow}});
+    let id = task_id(&ask(&server, "tools/call", call));
+    until(&server, &id, "input_required");
+    server.kill();
+    let server = project.serve();
+    let asked = until(&server, &id, "input_required");
+    let (key, question) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(question["method"], "elicitation/create", "{asked}");
+    let answer = json!({ key.as_str(): {"action": "accept", "content": {"approve": true}} });
+    ask(&server, "tasks/update", json!({"taskId": id, "inputResponses": answer}));
+    let ended = until(&server, &id, "completed");
+    assert_eq!(ended["result"]["structuredContent"], json!({"done": true}), "{ended}");
+}
+
+#[test]
+fn a_task_that_another_process_goes_on_with_is_neither_ended_nor_cancelled_by_asking_here() {
+    let gate = Gate::start();
+    let project = project(&gate);
+    let (here, elsewhere) = (project.serve(), project.serve());
+    let id = task_id(&ask(&elsewhere, "tools/call", execute()));
+    assert_eq!(gate.came.recv_timeout(PATIENCE).unwrap(), "/one");
+    assert_eq!(gate.came.recv_timeout(PATIENCE).unwrap(), "/hold");
+    for _ in 0..3 {
+        assert_eq!(state(&here, &id)["status"], "working");
+    }
+    for method in ["tasks/cancel", "tasks/update"] {
+        let refused = answered(&here, method, &id);
+        let said = refused["error"]["message"].as_str().unwrap_or_default();
+        assert!(said.contains("goes on in another process"), "{method}: {refused}");
+    }
+    assert_eq!(state(&elsewhere, &id)["status"], "working");
+    gate.go.send(()).unwrap();
+    for server in [&elsewhere, &here] {
+        let ended = until(server, &id, "completed");
+        assert_eq!(ended["result"]["structuredContent"], json!({"done": true}), "{ended}");
+    }
+    assert_eq!(gate.came.recv_timeout(PATIENCE).unwrap(), "/end");
+    assert!(gate.came.try_recv().is_err(), "something was done twice");
+}
+
+#[test]
+fn a_request_about_a_task_that_lacks_a_field_is_told_which() {
+    let gate = Gate::start();
+    let project = project(&gate);
+    let server = project.serve();
+    for (method, params, field) in [
+        ("tasks/get", json!({}), "params.taskId"),
+        ("tasks/update", json!({"taskId": "run-1"}), "params.inputResponses"),
+        ("tasks/update", json!({"taskId": "run-1", "inputResponses": []}), "params.inputResponses"),
+    ] {
+        let refused = ask_as(&server, None, &message(1, method, params));
+        assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");
+        let said = refused["error"]["message"].as_str().unwrap();
+        assert!(said.contains(field), "{method}: {said}");
+    }
+}

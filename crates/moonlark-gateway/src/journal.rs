@@ -93,6 +93,12 @@ pub trait JournalRecorder: Send + Sync {
     /// A run as it is on record, to be looked at.
     fn load_run(&self, run: RecordId) -> BoxFuture<Result<RunRecord>>;
 
+    /// Which process that is alive goes on with a run, or waits with it; none if it has ended,
+    /// or was left by its process.
+    fn find_run_carrier(&self, _run: RecordId) -> BoxFuture<Result<Option<RunCarrier>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     /// Why nothing is recorded at the moment.
     fn current_problem(&self) -> Option<Problem> {
         None
@@ -114,6 +120,13 @@ pub trait JournalRecorder: Send + Sync {
         let problem = Problem::unavailable("this journal cannot be queried");
         Box::pin(std::future::ready(Err(problem)))
     }
+}
+
+/// The process that goes on with a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunCarrier {
+    ThisProcess,
+    OtherProcess,
 }
 
 /// A call that is about to be made.

@@ -13,7 +13,7 @@ use moonlark_core::{Problem, Result};
 use moonlark_gateway::Caller;
 use moonlark_gateway::journal::{
     CallBegan, CallEnded, CallRecord, JournalBacklog, JournalEntry, JournalQuery, JournalRecorder,
-    RunBegan, RunRecord, UpcomingCall, ValueCosts, caller_key,
+    RunBegan, RunCarrier, RunRecord, UpcomingCall, ValueCosts, caller_key,
 };
 use parking_lot::Mutex;
 use serde_json::Value as Json;
@@ -217,6 +217,18 @@ impl JournalRecorder for Journal {
 
     fn load_run(&self, run: RecordId) -> BoxFuture<Result<RunRecord>> {
         self.load_run_record(run, false)
+    }
+
+    fn find_run_carrier(&self, run: RecordId) -> BoxFuture<Result<Option<RunCarrier>>> {
+        let markers = self.shared.queue.push_run_flush(run);
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            wait_until_written(markers).await?;
+            let number = shared.number.load(Ordering::Relaxed);
+            let file = shared.settings.lock().file.clone();
+            let find = move || run_records::find_carrier(&file, run, number);
+            run_blocking("the journal could not be read", find).await
+        })
     }
 
     fn current_problem(&self) -> Option<Problem> {

@@ -13,8 +13,8 @@ use moonlark_core::secret::{SecretValue, Secrets};
 use moonlark_core::tool::{CallEffects, CallScope};
 use moonlark_core::{Problem, ProblemCode, Value};
 use moonlark_gateway::journal::{
-    CallBegan, CallEnded, JournalEntry, JournalRecorder, RedactionScopes, RunBegan, RunEnded,
-    RunPaused, UpcomingCall,
+    CallBegan, CallEnded, JournalEntry, JournalRecorder, RedactionScopes, RunBegan, RunCarrier,
+    RunEnded, RunPaused, UpcomingCall,
 };
 use moonlark_gateway::{CallOutcome, Caller};
 use rusqlite::Connection;
@@ -281,9 +281,13 @@ async fn only_a_run_that_has_stopped_can_be_taken_over_and_only_by_one() {
     let second = place.journal();
     let problem = second.take_over_run(run).await.unwrap_err();
     assert_eq!(problem.message, format!("run {run} has not stopped"));
+    assert_eq!(first.find_run_carrier(run).await, Ok(Some(RunCarrier::ThisProcess)));
+    assert_eq!(second.find_run_carrier(run).await, Ok(Some(RunCarrier::OtherProcess)));
     first.close().await;
     drop(first);
+    assert_eq!(second.find_run_carrier(run).await, Ok(None), "nobody has it");
     second.take_over_run(run).await.unwrap();
+    assert_eq!(second.find_run_carrier(run).await, Ok(Some(RunCarrier::ThisProcess)));
     let third = place.journal();
     assert!(third.take_over_run(run).await.is_err(), "the second has it");
     let ended = |answer| RunEnded {

@@ -1,8 +1,11 @@
 //! A Problem as an HTTP answer. The only place that knows statuses.
 
+use axum::extract::{FromRequestParts, Query};
 use axum::response::{IntoResponse, Response};
+use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use moonlark_core::{Problem, ProblemCode};
+use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
 /// The status that a Problem with this code is answered with.
@@ -55,6 +58,29 @@ impl From<Problem> for ProblemResponse {
 impl IntoResponse for ProblemResponse {
     fn into_response(self) -> Response {
         problem_response(&self.0)
+    }
+}
+
+/// The query of a request. One that cannot be read is answered like any other mistake.
+pub(crate) struct ReadQuery<T>(pub(crate) T);
+
+/// What a query may say.
+pub(crate) trait QueryFields: DeserializeOwned {
+    /// How it is written.
+    const EXAMPLE: &'static str;
+}
+
+impl<S: Sync, T: QueryFields> FromRequestParts<S> for ReadQuery<T> {
+    type Rejection = ProblemResponse;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ProblemResponse> {
+        let read = Query::<T>::try_from_uri(&parts.uri).map_err(|rejection| {
+            let said = rejection.body_text();
+            let said = said.rsplit_once("query string: ").map_or(said.as_str(), |(_, why)| why);
+            Problem::bad_request(format!("the query of the request is not understood: {said}"))
+                .with_hint(format!("write it like {}", T::EXAMPLE))
+        })?;
+        Ok(Self(read.0))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Whoever has shown who they are sees their own, and operators all; on a server
 //! where nobody has to, everybody sees all.
 
-use axum::extract::{Path, Query, State as Extract};
+use axum::extract::{Path, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName};
 use moonlark_core::record_id::RecordId;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 
-use crate::http_status::ProblemResponse;
+use crate::http_status::{ProblemResponse, QueryFields, ReadQuery};
 use crate::principal::Principal;
 use crate::rest_routes::RestState;
 
@@ -32,12 +32,16 @@ pub(crate) struct RunsPageQuery {
     before: Option<String>,
 }
 
+impl QueryFields for RunsPageQuery {
+    const EXAMPLE: &'static str = "?limit=20&before=ID";
+}
+
 pub(crate) type JsonAnswer = Result<axum::Json<Json>, ProblemResponse>;
 
 pub(crate) async fn list_runs(
     Extract(state): Extract<RestState>,
     who: Principal,
-    Query(part): Query<RunsPageQuery>,
+    ReadQuery(part): ReadQuery<RunsPageQuery>,
 ) -> JsonAnswer {
     let before = part.before.as_deref().map(str::parse).transpose()?;
     let most = part.limit.unwrap_or(MAX_RUNS_PER_PAGE).clamp(1, MAX_RUNS_PER_PAGE);

@@ -4,7 +4,7 @@
 //! A fork and a trace are calls of `execute` like any other; only their answers say more
 //! than a result.
 
-use axum::extract::{Path, Query, Request, State as Extract};
+use axum::extract::{Path, Request, State as Extract};
 use http::HeaderMap;
 use moonlark_core::content::{Content, ToolAnswer};
 use moonlark_core::module::unknown_parameter_problem;
@@ -15,7 +15,7 @@ use moonlark_gateway::run::{RUN_META_KEY, plain_result};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use crate::http_status::ProblemResponse;
+use crate::http_status::{ProblemResponse, QueryFields, ReadQuery};
 use crate::journal_routes::{JsonAnswer, run_query};
 use crate::principal::Principal;
 use crate::rest_routes::{self, RestState};
@@ -87,17 +87,22 @@ fn run_metadata(content: &Content) -> Option<&Value> {
 
 /// How a run is looked at.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct TraceQuery {
     #[serde(default)]
     lines: bool,
     at: Option<usize>,
 }
 
+impl QueryFields for TraceQuery {
+    const EXAMPLE: &'static str = "?lines=true or ?at=1";
+}
+
 pub(crate) async fn trace_run(
     Extract(state): Extract<RestState>,
     Path(id): Path<String>,
     who: Principal,
-    Query(how): Query<TraceQuery>,
+    ReadQuery(how): ReadQuery<TraceQuery>,
     headers: HeaderMap,
 ) -> JsonAnswer {
     let args = Value::from_fields([

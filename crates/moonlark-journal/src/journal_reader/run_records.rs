@@ -7,8 +7,8 @@ use moonlark_core::content::ToolAnswer;
 use moonlark_core::record_id::RecordId;
 use moonlark_core::{Problem, ProblemCode, Result, Value};
 use moonlark_gateway::journal::{
-    CallBegan, CallEnded, CallRecord, JournalEntry, RedactionScopes, RunBegan, RunEnded, RunPaused,
-    RunRecord, caller_key,
+    CallBegan, CallEnded, CallRecord, JournalEntry, RedactionScopes, RunBegan, RunCarrier,
+    RunEnded, RunPaused, RunRecord, caller_key,
 };
 use moonlark_gateway::{CallOutcome, Caller};
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
@@ -79,6 +79,27 @@ pub(crate) fn claim_plan(
         Ok(None)
     };
     claim().map_err(|error: JournalError| error.into_problem(file))
+}
+
+/// The process that is alive and goes on with a run, as `process` sees it.
+pub(crate) fn find_carrier(file: &Path, run: RecordId, process: i64) -> Result<Option<RunCarrier>> {
+    let find = || {
+        let connection = open_to_read(file)?;
+        let found = connection.query_row(
+            "SELECT run.process, process.lock FROM journal_runs AS run \
+             JOIN journal_processes AS process ON process.number = run.process \
+             WHERE run.id = ?1 AND run.outcome IS NULL",
+            params![SqlId(run)],
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?)),
+        );
+        let alive = (found.optional()?)
+            .filter(|(_, lock)| lock.as_ref().is_some_and(|lock| is_process_alive(file, lock)));
+        Ok(alive.map(|(carrier, _)| match carrier == process {
+            true => RunCarrier::ThisProcess,
+            false => RunCarrier::OtherProcess,
+        }))
+    };
+    find().map_err(|error: JournalError| error.into_problem(file))
 }
 
 /// Whether a run may be continued by another process than it was.

@@ -23,9 +23,21 @@ const KNOWN_METHODS: [&str; 8] = [
     "tools/list",
 ];
 
+/// Requests about tasks. Earlier versions have others of these names, so that those whose
+/// params are as they should be are unknown.
+const TASK_METHODS: [&str; 3] = ["tasks/cancel", "tasks/get", UPDATE_TASK_METHOD];
+const UPDATE_TASK_METHOD: &str = "tasks/update";
+
+type FieldCheck = fn(&Json) -> bool;
+
 /// The error that answers such a request.
 pub(super) fn explain_unread_request(request: &CustomRequest) -> ErrorData {
     let method = request.method.as_str();
+    if TASK_METHODS.contains(&method)
+        && let Some(fault) = find_task_fault(method, request.params.as_ref())
+    {
+        return ErrorData::invalid_params(fault, None);
+    }
     if !KNOWN_METHODS.contains(&method) {
         return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method.to_owned(), None);
     }
@@ -90,7 +102,6 @@ fn find_initialize_fault(params: Option<&Json>) -> Option<String> {
             "params are missing: protocolVersion, capabilities and clientInfo are required".into(),
         );
     };
-    type FieldCheck = fn(&Json) -> bool;
     let expectations: [(&str, FieldCheck, &str); 5] = [
         ("", Json::is_object, "an object"),
         ("/protocolVersion", Json::is_string, "a string"),
@@ -98,6 +109,24 @@ fn find_initialize_fault(params: Option<&Json>) -> Option<String> {
         ("/clientInfo/name", Json::is_string, "a string"),
         ("/clientInfo/version", Json::is_string, "a string"),
     ];
+    find_field_fault(params, &expectations)
+}
+
+fn find_task_fault(method: &str, params: Option<&Json>) -> Option<String> {
+    let Some(params) = params else {
+        return Some("params are missing: taskId is the task".to_owned());
+    };
+    let expectations: [(&str, FieldCheck, &str); 3] = [
+        ("", Json::is_object, "an object"),
+        ("/taskId", Json::is_string, "a string"),
+        ("/inputResponses", Json::is_object, "an object"),
+    ];
+    let count = if method == UPDATE_TASK_METHOD { 3 } else { 2 };
+    find_field_fault(params, &expectations[..count])
+}
+
+/// The first field that is not as expected.
+fn find_field_fault(params: &Json, expectations: &[(&str, FieldCheck, &str)]) -> Option<String> {
     expectations.iter().find_map(|(pointer, is_expected, expected)| {
         let path = format!("params{}", pointer.replace('/', "."));
         match params.pointer(pointer) {
@@ -228,6 +257,34 @@ mod tests {
         ] {
             assert_eq!(explain("tools/call", params), (-32602, expected.to_owned()));
         }
+        for (method, params, expected) in [
+            ("tasks/get", None, "params are missing: taskId is the task"),
+            ("tasks/get", Some(json!({})), "params.taskId is missing: it must be a string"),
+            (
+                "tasks/cancel",
+                Some(json!({"taskId": 5})),
+                "params.taskId must be a string, got a number",
+            ),
+            (
+                "tasks/update",
+                Some(json!({"taskId": "a"})),
+                "params.inputResponses is missing: it must be an object",
+            ),
+            (
+                "tasks/update",
+                Some(json!({"taskId": "a", "inputResponses": []})),
+                "params.inputResponses must be an object, got an array",
+            ),
+            (
+                "tasks/update",
+                Some(json!({"taskId": "a", "inputResponses": "x"})),
+                "params.inputResponses must be an object, got a string",
+            ),
+        ] {
+            assert_eq!(explain(method, params), (-32602, expected.to_owned()), "{method}");
+        }
+        let of_another_version = explain("tasks/get", Some(json!({"taskId": "a"})));
+        assert_eq!(of_another_version, (-32601, "tasks/get".to_owned()));
         let said = explain("prompts/get", Some(json!({"name": 5})));
         assert_eq!(said, (-32602, "the params do not fit the method prompts/get".to_owned()));
         assert_eq!(explain("tools/fly", None), (-32601, "tools/fly".to_owned()));

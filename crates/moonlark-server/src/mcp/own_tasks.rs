@@ -5,19 +5,23 @@
 //! That of a script has the id of its run, so whichever process has the journal finds it
 //! again: it has its answer, or goes on with what was interrupted. Any other call ends with
 //! the process. Tasks of upstream servers are theirs, and not known here.
+//!
+//! A run that waits for a decision goes on apart from the call that began it, and one may go
+//! on in another process: of those, the journal says how they stand.
 
 mod recorded_task;
 mod task_requests;
 mod task_state;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use moonlark_child::spawn_owned;
 use moonlark_core::content::ToolAnswer;
 use moonlark_core::record_id::RecordId;
-use moonlark_core::{Result, Value};
+use moonlark_core::{ProblemCode, Result, Value};
 use moonlark_gateway::{Caller, Gateway};
 use parking_lot::Mutex;
 use rmcp::RoleServer;
@@ -101,7 +105,7 @@ pub(super) async fn begin_task(
     if let (Some(_), Some(recorder)) = (run, gateway.recorder()) {
         recorder.flush_caller(caller).await;
     }
-    let task = OwnTask::start(id, caller.name(), SystemTime::now(), call, form);
+    let task = OwnTask::start(gateway, id, caller.name(), SystemTime::now(), (call, form));
     let mut answer = task.to_json();
     answer["resultType"] = "task".into();
     match Value::from_json(answer) {
@@ -137,13 +141,13 @@ fn remove_expired(tasks: &mut HashMap<String, Arc<OwnTask>>) {
 }
 
 impl OwnTask {
-    /// Let a call go on by itself, known as `id`.
+    /// Let a call go on by itself, known as `id`. If that goes on already, it is left at that.
     fn start(
+        gateway: &Gateway,
         id: String,
         owner: &str,
         created: SystemTime,
-        call: ResumableCall,
-        form: AnswerForm,
+        (call, form): (ResumableCall, AnswerForm),
     ) -> Arc<OwnTask> {
         let (responses, inbox) = mpsc::unbounded_channel();
         let task = Arc::new(OwnTask {
@@ -155,8 +159,11 @@ impl OwnTask {
             responses,
             driver: Mutex::default(),
         });
-        OWN_TASKS.lock().insert(id, task.clone());
-        let driver = spawn_owned(drive_task(task.clone(), call, inbox, form));
+        match OWN_TASKS.lock().entry(id) {
+            Entry::Occupied(known) => return known.get().clone(),
+            Entry::Vacant(free) => free.insert(task.clone()),
+        };
+        let driver = spawn_owned(drive_task(task.clone(), gateway.clone(), call, inbox, form));
         *task.driver.lock() = Some(driver);
         task
     }
@@ -186,6 +193,14 @@ impl OwnTask {
         self.cancel.cancel();
     }
 
+    /// From now on, the journal says how it stands.
+    fn leave_to_journal(self: &Arc<Self>) {
+        let mut tasks = OWN_TASKS.lock();
+        if tasks.get(&self.id).is_some_and(|known| Arc::ptr_eq(known, self)) {
+            tasks.remove(&self.id);
+        }
+    }
+
     fn end_with(&self, outcome: TaskOutcome) {
         let bytes = outcome.approx_bytes();
         let others: usize = {
@@ -198,8 +213,29 @@ impl OwnTask {
     }
 }
 
+/// Whether an answer is not the end of a task: its run waits for a decision, or somebody else
+/// goes on with it, or has brought it to its end.
+async fn has_run_elsewhere(gateway: &Gateway, id: &str, ended: &Result<ToolAnswer>) -> bool {
+    let (Some(run), Some(recorder), Err(problem)) = (run_of_task(id), gateway.recorder(), ended)
+    else {
+        return false;
+    };
+    match problem.code {
+        ProblemCode::ApprovalRequired => true,
+        ProblemCode::BadRequest => {
+            if matches!(recorder.find_run_carrier(run).await, Ok(Some(_))) {
+                return true;
+            }
+            let ended = recorder.load_run(run).await.ok().and_then(|record| record.ended);
+            ended.is_some_and(|ended| ended.answer.is_some())
+        }
+        _ => false,
+    }
+}
+
 async fn drive_task(
     task: Arc<OwnTask>,
+    gateway: Gateway,
     mut call: ResumableCall,
     mut inbox: mpsc::UnboundedReceiver<InputResponses>,
     form: AnswerForm,
@@ -214,6 +250,9 @@ async fn drive_task(
                 return task.end_with(TaskOutcome::Cancelled);
             }
             ended = call.next_turn() => match ended {
+                Some(ended) if has_run_elsewhere(&gateway, &task.id, &ended).await => {
+                    return task.leave_to_journal();
+                }
                 Some(ended) => return task.end_with(TaskOutcome::from_answer(ended, form)),
                 None => continue,
             },

@@ -272,20 +272,6 @@ impl ResumableCall {
         }
     }
 
-    /// A call that nobody waits for: it can ask nothing.
-    pub(super) fn without_client(
-        gateway: Gateway,
-        call: Call,
-        tool: &'static str,
-        args: Value,
-    ) -> ResumableCall {
-        let root = call.clone();
-        let running = Box::pin(async move { gateway.invoke(&call, tool, args).await });
-        let (_, questions) = mpsc::unbounded_channel();
-        let (open, untold) = (Vec::new(), None);
-        ResumableCall { running, events: None, questions, open, asked: 0, untold, root }
-    }
-
     /// The run that it is on record as, once it is one.
     pub(super) fn first_run(&self) -> Option<RecordId> {
         self.root.first_run()

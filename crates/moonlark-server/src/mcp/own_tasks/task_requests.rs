@@ -8,8 +8,8 @@ use rmcp::service::RequestContext;
 
 use super::super::McpServer;
 use super::super::mcp_caller::caller_from_request;
-use super::super::tool_result::AnswerForm;
-use super::recorded_task::find_recorded_task;
+use super::super::tool_result::error_from_problem;
+use super::recorded_task::{RecordedTask, find_recorded_task};
 use super::{OwnTask, find_task, unknown_task_error};
 
 impl McpServer {
@@ -19,10 +19,11 @@ impl McpServer {
         context: &RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let caller = caller_from_request(context, &self.session);
-        let form = AnswerForm::for_request(context);
         let found = match find_task(id, &caller) {
             Some(task) => Some(task.to_json()),
-            None => find_recorded_task(&self.gateway, &caller, id, form).await,
+            None => {
+                find_recorded_task(self, &caller, id, context).await.map(RecordedTask::into_json)
+            }
         };
         let task = found.ok_or_else(|| unknown_task_error(id))?;
         serde_json::from_value(task)
@@ -51,7 +52,7 @@ impl McpServer {
         Ok(())
     }
 
-    /// A task that goes on here; none if it has ended, or goes on elsewhere.
+    /// A task that goes on here; none if it has ended. An error if it goes on elsewhere.
     async fn running_task(
         &self,
         id: &str,
@@ -61,9 +62,10 @@ impl McpServer {
         if let Some(task) = find_task(id, &caller) {
             return Ok(Some(task));
         }
-        let form = AnswerForm::for_request(context);
-        match find_recorded_task(&self.gateway, &caller, id, form).await {
-            Some(_) => Ok(find_task(id, &caller)),
+        match find_recorded_task(self, &caller, id, context).await {
+            Some(RecordedTask::Resumed(task)) => Ok(Some(task)),
+            Some(RecordedTask::Ended(_)) => Ok(None),
+            Some(RecordedTask::Elsewhere { why, .. }) => Err(error_from_problem(why)),
             None => Err(unknown_task_error(id)),
         }
     }
