@@ -325,3 +325,104 @@ fn a_fork_of_what_is_gone_sealed_or_no_script_says_what_to_do() {
     assert!(lost.contains("error[not_found]"), "{lost}");
     assert_eq!(shop.service.requests(), before);
 }
+
+const ENVIRONMENT_SCRIPT: &str = "local key = env.get('API_TOKEN')
+local list = sdk.shop.list({ q = 'Bearer ' .. key })
+print('one line')
+return { sum = list.total.sum, leak = list.token }
+";
+
+fn with_token(shop: &Shop, args: &[&str]) -> Output {
+    let mut command = crate::harness::moonlark();
+    command.args(args).env("API_TOKEN", "tok-environment-4711");
+    command.current_dir(shop.project.path(".")).output().unwrap()
+}
+
+fn shop_with_environment() -> Shop {
+    let shop = Shop::new();
+    let config = "[execute]\nallow = [\"env:API_TOKEN\", \"tool:*\"]\n\n[apis.shop]\nspec = \"shop.json\"\n";
+    shop.project.write("moonlark.toml", config);
+    shop.project.write("script.luau", ENVIRONMENT_SCRIPT);
+    let ran = with_token(&shop, &["run", "script.luau", "--quiet"]);
+    assert!(ran.status.success(), "{}", errors(&ran));
+    shop
+}
+
+#[test]
+fn what_a_run_read_from_the_environment_is_in_no_test_tool_or_trace_of_it() {
+    let shop = shop_with_environment();
+    let secrets = ["tok-environment-4711", "tok-secret-4711"];
+    for args in [["--as-test", "report"], ["--as-tool", "report_tool"]] {
+        let saved = shop.project.run(&[&["runs", "save", "last"], &args[..]].concat());
+        assert!(saved.status.success(), "{}", errors(&saved));
+    }
+    for file in [
+        "tests/report.runtest.json",
+        "tests/report.luau",
+        "tools/report_tool.luau",
+        "tools/report_tool_test.luau",
+    ] {
+        let text = std::fs::read_to_string(shop.project.path(file)).unwrap();
+        assert!(secrets.iter().all(|secret| !text.contains(secret)), "{file}:\n{text}");
+    }
+    let tested = shop.project.run(&["test"]);
+    assert!(tested.status.success(), "{}{}", text(&tested), errors(&tested));
+    for args in [vec![], vec!["--lines"]] {
+        let traced = shop.project.run(&[vec!["runs", "trace", "last"], args].concat());
+        let said = text(&traced);
+        assert!(said.contains("[redacted:API_TOKEN]"), "{said}{}", errors(&traced));
+        assert!(secrets.iter().all(|secret| !said.contains(secret)), "{said}");
+    }
+}
+
+#[test]
+fn the_newest_run_is_named_last_and_a_fork_says_each_line_once() {
+    let shop = Shop::new();
+    let none = shop.refused(&["runs", "last"]);
+    assert!(none.contains("there is no run yet"), "{none}");
+    let id = shop.run_script();
+    assert_eq!(shop.json(&["runs", "last", "--json"])["id"], id.as_str());
+    let forked = shop.project.run(&["runs", "fork", "last"]);
+    let said = errors(&forked);
+    assert_eq!(said.matches("names").count(), 1, "{said}");
+    let same = shop.project.run(&["runs", "diff", &id, "last"]);
+    assert!(text(&same).starts_with("the same script"), "{}{}", text(&same), errors(&same));
+    let trace = shop.json(&["runs", "trace", "last", "--json"]);
+    assert_eq!(trace["complete"], true, "{trace}");
+}
+
+#[test]
+fn a_damaged_test_names_its_file_and_what_was_not_called_is_no_success() {
+    let shop = Shop::new();
+    let id = shop.run_script();
+    let saved = shop.project.run(&["runs", "save", &id, "--as-test", "report"]);
+    assert!(saved.status.success(), "{}", errors(&saved));
+    let file = "tests/report.runtest.json";
+    let whole = std::fs::read_to_string(shop.project.path(file)).unwrap();
+    let said = text(&shop.project.run(&["test", "--drift"]));
+    assert!(said.contains("2 passed, 0 failed, 2 not called"), "{said}");
+    let damaged = |change: &dyn Fn(&mut Value), expected: &str| {
+        let mut test: Value = serde_json::from_str(&whole).unwrap();
+        change(&mut test);
+        shop.project.write(file, &test.to_string());
+        let said = text(&shop.project.run(&["test"]));
+        assert!(said.contains(expected) && said.contains(file), "{said}");
+    };
+    damaged(&|test| test["seed"] = json!("00"), "its seed is not 64 hexadecimal digits");
+    damaged(
+        &|test| {
+            for call in test["calls"].as_array_mut().unwrap() {
+                call["order"] = json!(u64::MAX);
+            }
+        },
+        "is too large",
+    );
+    let mut test: Value = serde_json::from_str(&whole).unwrap();
+    test["tools"] = json!([]);
+    shop.project.write(file, &test.to_string());
+    let drift = shop.project.run(&["test", "--drift"]);
+    let said = text(&drift);
+    assert!(said.contains("not called: the test has no parameters of it"), "{said}");
+    assert!(said.contains("0 passed, 0 failed, 4 not called"), "{said}");
+    assert!(errors(&drift).contains("no tool was called"), "{}", errors(&drift));
+}

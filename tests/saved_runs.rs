@@ -207,3 +207,35 @@ fn artifacts_on_disk_are_bounded_by_the_operator() {
     };
     assert_eq!((read(&handles[11]), read(&handles[0])), (json!(300_000), json!(0)));
 }
+
+#[test]
+fn a_tool_is_not_saved_where_its_name_or_the_configuration_has_no_room_for_it() {
+    let project = project();
+    project.write("other_file.luau", "tool = { name = \"taken\", description = \"x\" }\nfunction tool.execute() return 1 end");
+    std::fs::rename(project.path("other_file.luau"), project.path("tools/other_file.luau"))
+        .unwrap();
+    ran(&project, "bonn.luau");
+    for name in ["execute", "search_docs", "save_script", "taken", "env"] {
+        let (done, said) = save(&project, &["last", "--as-tool", name, "--no-params"]);
+        assert!(!done && said.contains("already"), "{name}: {said}");
+    }
+    let inline = "tools = { dir = \"tools\" }\n";
+    project.write("moonlark.toml", inline);
+    let (done, said) = save(&project, &["last", "--as-tool", "city_total", "--no-params"]);
+    assert!(!done && said.contains("[tools.script.city_total]"), "{said}");
+    assert_eq!(std::fs::read_to_string(project.path("moonlark.toml")).unwrap(), inline);
+    assert!(!project.path("tools/city_total.luau").exists());
+}
+
+#[test]
+fn a_repaired_fork_that_planned_nothing_becomes_a_tool() {
+    let project = project();
+    project.write("broken.luau", &SCRIPT.replace("sum = sum,", "sum = sum.x,"));
+    assert!(!project.run(&["run", "broken.luau"]).status.success());
+    let forked = project.run(&["runs", "fork", "last", "--script", "bonn.luau"]);
+    assert!(forked.status.success(), "{}", String::from_utf8_lossy(&forked.stderr));
+    let (done, said) = save(&project, &["last", "--as-tool", "city_total", "--no-params"]);
+    assert!(done, "{said}");
+    let test = project.run(&["test"]);
+    assert!(test.status.success(), "{}", String::from_utf8_lossy(&test.stdout));
+}

@@ -173,6 +173,21 @@ pub fn load_config_with(
     Ok(LoadedConfig { warnings, unset, absent_texts, secrets, ..loaded })
 }
 
+/// A Problem unless `text` would be a configuration in the folder `root`.
+pub fn check_config_text(text: &str, root: &Path, env: EnvLookup<'_>) -> Result<(), Problem> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let (secrets, _) = SecretsFile::read(root);
+    let values = ValueSources::new(env, secrets, root);
+    match parse_config_text(text, CONFIG_FILE_NAME, &values, ValueRequirement::Never) {
+        Ok(_) => Ok(()),
+        Err(rejected) => Err(rejected
+            .errors
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| Problem::bad_config("it is no configuration"))),
+    }
+}
+
 /// The file that [`load_config`] would read, whatever is in it.
 pub fn find_config_path(
     explicit: Option<&Path>,

@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::value::Value;
 use encoded_forms::encoded_forms;
 use learned_secrets::LearnedSecrets;
-pub use script_literals::{redact_literals, secrets_from_literals};
+pub use script_literals::{redact_literals, secrets_from_literals, secrets_with_literals};
 pub use secret_text::SecretText;
 
 /// The secret values of one script's configuration, or of a source's, to be taken

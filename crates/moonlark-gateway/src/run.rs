@@ -14,6 +14,7 @@ mod child_run;
 mod fork_replay;
 mod forked_run;
 mod recorded_host_call;
+mod recorded_secrets;
 mod replay;
 mod replay_log;
 mod run_comparison;
@@ -37,6 +38,7 @@ use fork_replay::ForkReplay;
 pub use fork_replay::{
     ForkDifference, ForkReport, ForkedCall, NewCallFate, NewCallPolicy, ReusedCall, RunFork,
 };
+pub use recorded_secrets::RecordedSecrets;
 pub(crate) use replay::{
     ReplayDecision, check_still_allowed, decide_replay, record_given_answer, record_host_call,
 };
@@ -74,6 +76,8 @@ pub struct Run {
     fork: Option<ForkReplay>,
     /// It is looked at and done with: nothing of it goes on record.
     is_unrecorded: bool,
+    /// Such a one has no more time than the run that it is of.
+    recorded_time: Option<Duration>,
     /// Some call has an answer that somebody gave, after a crash.
     assumed: AtomicBool,
     /// Why it must not go on.
@@ -170,6 +174,7 @@ impl Run {
             mode,
             fork: None,
             is_unrecorded: false,
+            recorded_time: None,
             assumed,
             stopped: OnceLock::new(),
             script_secrets: secrets_from_literals(&began.script),

@@ -213,14 +213,22 @@ async fn run_to_end(
     call: Call,
     begun: StartedRun,
 ) -> Result<ToolAnswer> {
-    let (run, time) = (begun.run.clone(), begun.time);
+    let run = begun.run.clone();
+    let time = run.recorded_time().map_or(begun.time, |time| time.min(settings.max_timeout));
     let spanning = call.start_span(|| SpanKind::Run(run.id()));
     let call = call.with_timeout(time).for_run(run.clone()).in_span(&spanning);
     let check = if begun.again { LuauCheckMode::Off } else { settings.check };
     let (script, tracer) = (begun.script.clone(), begun.tracer.clone());
+    if let Some(tracer) = &tracer {
+        tracer.set_secrets(run.shown_secrets().clone());
+    }
     let checked = begun.checked.clone();
     let running = run_script(&engine, check, call.clone(), script, checked, tracer.clone());
     let ended = run_until_deadline(&call, running).await;
+    let late = match &ended {
+        Ok(ended) => ended.is_err() && Instant::now() >= call.deadline(),
+        Err(()) => true,
+    };
     let ended = match ended {
         // What it would change is known up to where it was stopped.
         Ok(ended) if run.is_result_unknown() && (ended.is_ok() || run.stop_problem().is_some()) => {
@@ -231,7 +239,7 @@ async fn run_to_end(
         }
         Err(()) => Err(script_timeout_problem(time, settings.max_timeout, &run)),
         // The engine may notice first, or a call that had no more time either.
-        Ok(Err(_)) if Instant::now() >= call.deadline() => {
+        Ok(Err(_)) if late => {
             Err(script_timeout_problem(time, settings.max_timeout, &run))
         }
         Ok(ended) => ended,
@@ -244,6 +252,9 @@ async fn run_to_end(
         execute_answer::build_answer(ended, &begun.script, &run, &call, settings.result)
     };
     if let Some(tracer) = tracer {
+        if late {
+            tracer.note_cut();
+        }
         execute_answer::add_trace(&mut answer, &tracer, &begun.script, &run);
     }
     begun.end_run(&answer, whole);

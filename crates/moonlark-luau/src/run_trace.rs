@@ -31,16 +31,22 @@ const MAX_TRACED_VARIABLES: usize = 60;
 /// Bytes of one value, its entries and how deep they are.
 const MAX_TRACED_VALUE_BYTES: usize = 240;
 const MAX_TRACED_ENTRIES: usize = 16;
-const MAX_READ_ENTRIES: usize = 64;
 const MAX_TRACED_KEY_BYTES: usize = 60;
 const MAX_TRACED_DEPTH: usize = 3;
+/// Values that are looked at for one variable, whatever they are in.
+const MAX_TRACED_VALUES: usize = 256;
+/// Bytes of texts that are looked at for one variable, and for one text.
+const MAX_TRACED_STRING_BYTES: usize = 8 * 1024;
+const MAX_READ_STRING_BYTES: usize = 2 * 1024;
+/// Bytes at the end of a text that was not read to its end, which may be half a secret.
+const MAX_CUT_SECRET_BYTES: usize = 1024;
 /// Frames between the script and the host function that it calls.
 const MAX_SEARCHED_FRAMES: c_int = 60;
 
 /// What is noted of a run while it runs.
 pub(crate) struct RunTracer {
     every_line: bool,
-    secrets: Secrets,
+    secrets: Mutex<Secrets>,
     state: Mutex<RunTracerState>,
 }
 
@@ -64,8 +70,18 @@ static STEPPED_VMS: LazyLock<Mutex<HashMap<usize, Arc<RunTracer>>>> = LazyLock::
 
 impl RunTracer {
     pub(crate) fn new(script: &str, every_line: bool) -> Arc<RunTracer> {
-        let secrets = secrets_from_literals(script);
+        let secrets = Mutex::new(secrets_from_literals(script));
         Arc::new(RunTracer { every_line, secrets, state: Mutex::default() })
+    }
+
+    /// What is known to be secret in the run.
+    pub(crate) fn set_secrets(&self, secrets: Secrets) {
+        *self.secrets.lock() = secrets;
+    }
+
+    /// The script had no time to go where it went.
+    pub(crate) fn note_cut(&self) {
+        self.state.lock().is_cut = true;
     }
 
     /// The script makes a call.
@@ -150,14 +166,16 @@ impl RunTracer {
         // SAFETY: names of variables end with a zero and live as long as the function.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
         let mut text = String::new();
+        let secrets = self.secrets.lock().clone();
+        let shown = (!is_secret_name(&name)).then_some(&secrets);
+        let mut budget = TraceBudget::of_variable();
         // SAFETY: there is a value on top, and it is left there.
-        unsafe { show_value(state, is_secret_name(&name), MAX_TRACED_DEPTH, &mut text) };
+        unsafe { show_value(state, shown, MAX_TRACED_DEPTH, &mut budget, &mut text) };
         // SAFETY: takes it away.
         unsafe { ffi::lua_pop(state, 1) };
         // What is named first is what the script sees; `(for state)` is no name of its own.
         let is_own = !name.is_empty() && !name.starts_with('(');
         if is_own && !variables.iter().any(|(known, _)| *known == name) {
-            let text = self.secrets.redact_text(&text).into_owned();
             variables.push((name, text));
         }
     }
@@ -212,6 +230,7 @@ impl RunTracer {
 
     /// All that was noted. `answers` has what a call was given, by its place.
     pub(crate) fn encode(&self, script: &str, answers: impl Fn(&str) -> Option<Value>) -> Value {
+        let secrets = self.secrets.lock().clone();
         let state = self.state.lock();
         let lines: Vec<&str> = script.lines().collect();
         let events = state.events.iter().enumerate().map(|(number, event)| {
@@ -220,7 +239,7 @@ impl RunTracer {
             add("at", Value::Int(number as i64 + 1));
             add("line", Value::Int(i64::from(event.line)));
             let text = lines.get((event.line as usize).saturating_sub(1)).copied();
-            let text = self.secrets.redact_text(text.unwrap_or_default().trim());
+            let text = secrets.redact_text(text.unwrap_or_default().trim());
             add("text", text.into_owned().into());
             let variables = event.variables.iter();
             let variables = variables.map(|(name, text)| (name.clone(), text.as_str().into()));
@@ -229,7 +248,8 @@ impl RunTracer {
                 let mut told = Object::new();
                 told.insert("tool".to_owned(), call.tool.as_str().into());
                 told.insert("place".to_owned(), call.place.to_string().into());
-                told.insert("arguments".to_owned(), shown_arguments(call).into());
+                let arguments = secrets.redact_text(&shown_arguments(call)).into_owned();
+                told.insert("arguments".to_owned(), arguments.into());
                 if let Some(answer) = answers(&call.place) {
                     told.insert("answer".to_owned(), answer);
                 }
@@ -287,13 +307,32 @@ fn is_script(source: *const c_char) -> bool {
         && unsafe { CStr::from_ptr(source) }.to_bytes() == AGENT_SCRIPT_NAME.as_bytes()
 }
 
+/// How much of one variable may still be looked at.
+struct TraceBudget {
+    values: usize,
+    string_bytes: usize,
+}
+
+impl TraceBudget {
+    fn of_variable() -> TraceBudget {
+        TraceBudget { values: MAX_TRACED_VALUES, string_bytes: MAX_TRACED_STRING_BYTES }
+    }
+}
+
 /// The value on top of the stack as Luau would write it, cut where it gets long. It stays
 /// where it is.
-unsafe fn show_value(state: *mut ffi::lua_State, secret: bool, depth: usize, text: &mut String) {
-    if text.len() >= MAX_TRACED_VALUE_BYTES {
+unsafe fn show_value(
+    state: *mut ffi::lua_State,
+    secrets: Option<&Secrets>,
+    depth: usize,
+    budget: &mut TraceBudget,
+    text: &mut String,
+) {
+    if text.len() >= MAX_TRACED_VALUE_BYTES || budget.values == 0 {
         text.push('…');
         return;
     }
+    budget.values -= 1;
     // SAFETY: there is a value on top; none of these calls converts it in place, because a
     // text is only asked for where there is one.
     unsafe {
@@ -305,9 +344,16 @@ unsafe fn show_value(state: *mut ffi::lua_State, secret: bool, depth: usize, tex
             ffi::LUA_TNUMBER => {
                 let _ = write!(text, "{}", ffi::lua_tonumber(state, -1));
             }
-            ffi::LUA_TSTRING if secret => text.push_str("\"[redacted]\""),
-            ffi::LUA_TSTRING => show_string(&top_string(state), text),
-            ffi::LUA_TTABLE => show_table(state, secret, depth, text),
+            ffi::LUA_TSTRING => match secrets {
+                None => text.push_str("\"[redacted]\""),
+                Some(secrets) => {
+                    let room = MAX_TRACED_VALUE_BYTES.saturating_sub(text.len());
+                    let (shown, is_cut) = top_string(state, secrets, room, budget);
+                    let more = if is_cut { "…" } else { "" };
+                    text.push_str(&serde_json::Value::from(format!("{shown}{more}")).to_string());
+                }
+            },
+            ffi::LUA_TTABLE => show_table(state, secrets, depth, budget, text),
             ffi::LUA_TLIGHTUSERDATA if ffi::lua_touserdata(state, -1).is_null() => {
                 text.push_str("null");
             }
@@ -318,8 +364,14 @@ unsafe fn show_value(state: *mut ffi::lua_State, secret: bool, depth: usize, tex
     }
 }
 
-/// The text on top of the stack.
-unsafe fn top_string(state: *mut ffi::lua_State) -> String {
+/// The text on top of the stack without secrets, cut to `room` only then: half a secret is
+/// one that nothing finds. Whether it was cut.
+unsafe fn top_string(
+    state: *mut ffi::lua_State,
+    secrets: &Secrets,
+    room: usize,
+    budget: &mut TraceBudget,
+) -> (String, bool) {
     let mut length = 0;
     // SAFETY: there is a text on top, so nothing is converted, and it is there as long as
     // the value.
@@ -327,19 +379,28 @@ unsafe fn top_string(state: *mut ffi::lua_State) -> String {
         let start = ffi::lua_tolstring(state, -1, &raw mut length);
         std::slice::from_raw_parts(start.cast::<u8>(), length)
     };
-    String::from_utf8_lossy(&bytes[..length.min(MAX_TRACED_VALUE_BYTES * 2)]).into_owned()
-}
-
-fn show_string(value: &str, text: &mut String) {
-    let room = MAX_TRACED_VALUE_BYTES.saturating_sub(text.len());
-    let end = value.floor_char_boundary(room);
-    let more = if end < value.len() { "…" } else { "" };
-    let quoted = serde_json::Value::from(format!("{}{more}", &value[..end]));
-    text.push_str(&quoted.to_string());
+    let read = length.min(MAX_READ_STRING_BYTES).min(budget.string_bytes);
+    budget.string_bytes -= read;
+    let whole = String::from_utf8_lossy(&bytes[..read]);
+    let mut shown = secrets.redact_text(&whole).into_owned();
+    if read < length {
+        // It may end in the middle of a secret.
+        shown.truncate(shown.floor_char_boundary(shown.len().saturating_sub(MAX_CUT_SECRET_BYTES)));
+    }
+    let end = shown.floor_char_boundary(room);
+    let is_cut = read < length || end < shown.len();
+    shown.truncate(end);
+    (shown, is_cut)
 }
 
 /// The table on top of the stack, without its metatable having a say.
-unsafe fn show_table(state: *mut ffi::lua_State, secret: bool, depth: usize, text: &mut String) {
+unsafe fn show_table(
+    state: *mut ffi::lua_State,
+    secrets: Option<&Secrets>,
+    depth: usize,
+    budget: &mut TraceBudget,
+    text: &mut String,
+) {
     if depth == 0 {
         text.push_str("{…}");
         return;
@@ -352,10 +413,11 @@ unsafe fn show_table(state: *mut ffi::lua_State, secret: bool, depth: usize, tex
         let table = ffi::lua_gettop(state);
         ffi::lua_pushnil(state);
         while ffi::lua_next(state, table) != 0 {
-            if listed.len() + named.len() >= MAX_READ_ENTRIES {
+            if listed.len() + named.len() >= MAX_TRACED_ENTRIES || budget.values == 0 {
                 is_cut = true;
                 break;
             }
+            let mut is_secret = false;
             let key = match ffi::lua_type(state, -2) {
                 ffi::LUA_TNUMBER if ffi::lua_tonumber(state, -2) == listed.len() as f64 + 1.0 => {
                     String::new()
@@ -363,14 +425,18 @@ unsafe fn show_table(state: *mut ffi::lua_State, secret: bool, depth: usize, tex
                 ffi::LUA_TNUMBER => format!("[{}]", ffi::lua_tonumber(state, -2)),
                 ffi::LUA_TSTRING => {
                     ffi::lua_pushvalue(state, -2);
-                    let key = top_string(state);
+                    let none = Secrets::default();
+                    let known = secrets.unwrap_or(&none);
+                    let (key, _) = top_string(state, known, MAX_TRACED_KEY_BYTES, budget);
                     ffi::lua_pop(state, 1);
-                    key[..key.floor_char_boundary(MAX_TRACED_KEY_BYTES)].to_owned()
+                    is_secret = is_secret_name(&key);
+                    key
                 }
                 _ => "[…]".to_owned(),
             };
             let mut value = String::new();
-            show_value(state, secret || is_secret_name(&key), depth - 1, &mut value);
+            let shown = secrets.filter(|_| !is_secret);
+            show_value(state, shown, depth - 1, budget, &mut value);
             ffi::lua_pop(state, 1);
             if key.is_empty() { listed.push(value) } else { named.push(format!("{key} = {value}")) }
         }
@@ -379,8 +445,7 @@ unsafe fn show_table(state: *mut ffi::lua_State, secret: bool, depth: usize, tex
     // In the same order every time.
     named.sort_unstable();
     text.push('{');
-    let count = listed.len() + named.len();
-    for (number, entry) in listed.iter().chain(&named).take(MAX_TRACED_ENTRIES).enumerate() {
+    for (number, entry) in listed.iter().chain(&named).enumerate() {
         if text.len() >= MAX_TRACED_VALUE_BYTES {
             is_cut = true;
             break;
@@ -388,7 +453,7 @@ unsafe fn show_table(state: *mut ffi::lua_State, secret: bool, depth: usize, tex
         text.push_str(if number > 0 { ", " } else { "" });
         text.push_str(entry);
     }
-    if is_cut || count > MAX_TRACED_ENTRIES {
+    if is_cut {
         text.push_str(", …");
     }
     text.push('}');

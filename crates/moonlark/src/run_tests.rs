@@ -12,3 +12,4 @@ mod secret_removal;
 
 pub(crate) use offline_replay::{expect_replayed, replay_test};
 pub(crate) use run_test_file::{RUN_TEST_SUFFIX, RunTestFile};
+pub(crate) use secret_removal::SecretRemoval;

@@ -6,13 +6,16 @@ mod tool_text;
 use std::collections::BTreeSet;
 
 use moonlark_core::answer_shape::AnswerShape;
+use moonlark_core::content::ToolAnswer;
 use moonlark_core::nearest::nearest_name;
 use moonlark_core::sdk::SAVED_SCRIPTS_SOURCE_NAME;
-use moonlark_core::secret::{redact_literals, secrets_from_literals};
+use moonlark_core::secret::{Secrets, redact_literals};
 use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result, Value};
-use moonlark_gateway::journal::{RedactionScopes, RunRecord, redaction};
+use moonlark_gateway::journal::RunRecord;
+use moonlark_gateway::run::{RecordedSecrets, plain_result};
 
+use crate::run_tests::SecretRemoval;
 use moonlark_luau::{ScriptToken, ScriptTokenKind, tokenize_script};
 use tool_text::{render_test, render_tool};
 
@@ -36,6 +39,8 @@ pub(crate) struct ToolFromRun {
     pub(crate) tool: String,
     pub(crate) test: String,
     pub(crate) grants: BTreeSet<String>,
+    /// The test compares the answer, which has no secret.
+    pub(crate) is_compared: bool,
 }
 
 /// A literal of the script that becomes a parameter.
@@ -68,6 +73,9 @@ impl ToolFromRun {
         let id = record.began.run;
         let answer = finished_answer(record)?;
         let script = &record.began.script;
+        let mut secrets = RecordedSecrets::from_record(record);
+        secrets.add_value(&answer);
+        let removal = SecretRemoval::for_secrets(secrets, script, Vec::new());
         if script.starts_with("local params = ") {
             return Err(Problem::bad_request(format!("run {id} is one of a saved script"))
                 .with_hint("a saved script is a tool where [scripts] has expose = \"both\""));
@@ -82,14 +90,21 @@ impl ToolFromRun {
         }
         let params = choose_parameters(&tokens, request)?;
         let replaced = replace_literals(script, &tokens, &params);
-        if redact_literals(&replaced) != replaced {
+        if redact_literals(&replaced) != replaced || removal.clean_script(&replaced) != replaced {
             return Err(Problem::bad_request("the script has a secret in plain text").with_hint(
                 "make it a parameter with --param, or read it with env.get and a grant",
             ));
         }
-        let calls = replayed_calls(record)?;
+        let calls = replayed_calls(record, &removal)?;
         let annotations = common_effects(record);
         let output = AnswerShape::from_value(&answer).to_schema();
+        // What became a parameter may be secret.
+        let params: Vec<ToolParameter> = params
+            .into_iter()
+            .map(|it| ToolParameter { literal: removal.clean_script(&it.literal), ..it })
+            .collect();
+        let expected = removal.clean_value(&answer);
+        let expected = (expected == answer).then_some(&answer);
         let sources = named_sources(record);
         let tool = render_tool(&tool_text::ToolParts {
             name: request.name,
@@ -102,30 +117,28 @@ impl ToolFromRun {
             sources: &sources,
         });
         moonlark_luau::check_compiles(&tool)?;
-        let test = render_test(request.name, &params, &calls, &answer);
-        // What became a parameter may be secret by the name it had.
-        let secrets = secrets_from_literals(script);
-        let [tool, test] = [tool, test].map(|text| secrets.redact_text(&text).into_owned());
-        Ok(ToolFromRun { tool, test, grants: needed_grants(record) })
+        let test = render_test(request.name, &params, &calls, expected);
+        moonlark_luau::check_compiles(&test)?;
+        let is_compared = expected.is_some();
+        Ok(ToolFromRun { tool, test, grants: needed_grants(record), is_compared })
     }
 }
 
 /// What the run was answered with; a Problem if it is none to make a tool of.
 fn finished_answer(record: &RunRecord) -> Result<Value> {
     let id = record.began.run;
-    if record.began.plan {
+    let recorded = record.ended.as_ref().and_then(|ended| ended.answer.clone());
+    // A fork that has planned nothing has an answer and no plan.
+    let has_answered =
+        record.began.fork.is_some() && matches!(recorded, Some(Ok(ToolAnswer::Content(_))));
+    if record.began.plan && !has_answered {
         return Err(Problem::bad_request(format!("{id} is a plan: nothing of it was done"))
             .with_hint(format!(
                 "carry it out with `moonlark runs resume {id}`, and save that run"
             )));
     }
-    match record.ended.as_ref().and_then(|ended| ended.answer.clone()) {
-        Some(Ok(answer)) => {
-            let value = answer.into_plain_value();
-            let shown = redaction::redact_arguments(&value, &RedactionScopes::default());
-            // What is secret by its name stays out of files.
-            Ok(Value::parse_json(shown.as_bytes()).unwrap_or(value))
-        }
+    match recorded {
+        Some(answer @ Ok(_)) => Ok(plain_result(&answer, &Secrets::default())),
         Some(Err(problem)) => {
             Err(Problem::bad_request(format!("run {id} failed: {}", problem.message)).with_hint(
                 "only a run that ended well becomes a tool: mend its script and run it again",
@@ -290,23 +303,18 @@ fn replace_literals(script: &str, tokens: &[ScriptToken<'_>], params: &[ToolPara
     out
 }
 
-/// What the calls of the script were answered, in their order. Arguments and answers go
-/// without what is secret by its name.
-fn replayed_calls(record: &RunRecord) -> Result<Vec<ReplayedCall>> {
-    let plain = |value: &Value| {
-        let shown = redaction::redact_arguments(value, &RedactionScopes::default());
-        Value::parse_json(shown.as_bytes())
-    };
+/// What the calls of the script were answered, in their order, without what is secret.
+fn replayed_calls(record: &RunRecord, removal: &SecretRemoval) -> Result<Vec<ReplayedCall>> {
     let mut calls = Vec::new();
     for call in &record.calls {
         let Some(answer) = call.ended.as_ref().and_then(|ended| ended.answer.clone()) else {
             continue;
         };
         let answer = match answer {
-            Ok(answer) => Ok(plain(&answer.into_plain_value())?),
-            Err(problem) => Err(problem.message),
+            Ok(answer) => Ok(removal.clean_value(&answer.into_plain_value())),
+            Err(problem) => Err(removal.clean_text(&problem.message)),
         };
-        let (tool, args) = (call.began.tool.clone(), plain(&call.began.args)?);
+        let (tool, args) = (call.began.tool.clone(), removal.clean_value(&call.began.args));
         calls.push(ReplayedCall { tool, args, answer });
     }
     if calls.len() > MAX_MOCKED_CALLS {
@@ -344,7 +352,13 @@ fn named_sources(record: &RunRecord) -> BTreeSet<String> {
         let is_prefix = tool.strip_prefix(source).is_some_and(|rest| rest.starts_with('.'));
         if is_prefix { moonlark_core::sdk::to_identifier(source) } else { "tools".to_owned() }
     };
-    record.calls.iter().map(|call| source(&call.began.tool, &call.began.source)).collect()
+    // Modules are in tools as in scripts of agents.
+    let is_module = |source: &str, tool: &str| {
+        matches!(source, "http" | "env" | "exec") || is_host_module(source, tool)
+    };
+    let calls = record.calls.iter().map(|call| (&call.began.tool, &call.began.source));
+    let calls = calls.filter(|(tool, from)| !is_module(from, tool));
+    calls.map(|(tool, from)| source(tool, from)).collect()
 }
 
 /// What the tool has to be granted to make the same calls.

@@ -30,7 +30,11 @@ pub fn redact_literals(script: &str) -> Cow<'_, str> {
 
 /// The same, to be taken out of what the script led to.
 pub fn secrets_from_literals(script: &str) -> Secrets {
-    let mut secrets = Vec::new();
+    secrets_with_literals(script, Vec::new())
+}
+
+/// Those, and others that are known.
+pub fn secrets_with_literals(script: &str, mut secrets: Vec<SecretValue>) -> Secrets {
     for (name, text) in find_literals(script) {
         let whole = &script[text];
         // Of `Bearer abc`, a server may well echo the second word alone.

@@ -90,7 +90,7 @@ impl AnswerSequencer {
         if let Some(order) = state.orders.get(at) {
             return *order;
         }
-        let order = saturating_micros(self.before + self.started.elapsed()).max(state.last + 1);
+        let order = saturating_micros(self.before + self.started.elapsed()).max(state.last.saturating_add(1));
         state.last = order;
         state.orders.insert(at.clone(), order);
         state.queue.push_back((order, at.clone()));
@@ -109,7 +109,7 @@ impl AnswerSequencer {
         if let Some(order) = state.orders.get(at) {
             return *order;
         }
-        let order = then.max(state.last + 1);
+        let order = then.max(state.last.saturating_add(1));
         state.last = order;
         state.orders.insert(at.clone(), order);
         state.queue.push_back((order, at.clone()));
@@ -177,7 +177,7 @@ impl AnswerSequencer {
     /// for it by looking must not wait for ever.
     pub(super) fn read_clock(&self) -> Duration {
         let mut state = self.state.lock();
-        state.clock += 1;
+        state.clock = state.clock.saturating_add(1);
         Duration::from_micros(state.clock)
     }
 

@@ -1,18 +1,21 @@
 //! Runs that are forks: how they begin, and what a script's engine tells them of its calls.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::Run;
 use super::answer_sequencer::CallSite;
 use super::fork_replay::{ForkReplay, ForkReport, NewCallFate, NewCallPolicy, RunFork};
+use super::recorded_secrets::RecordedSecrets;
 use super::replay_log::{LostCallDecisions, ReplayLog};
 use super::run_comparison;
 use super::run_plan::RunMode;
 use crate::journal::{RunBegan, RunRecord};
 use moonlark_core::limits::CallLimits;
 use moonlark_core::problem::Problem;
+use moonlark_core::secret::{Secrets, secrets_with_literals};
 use moonlark_core::tool::Tool;
 use moonlark_core::value::Value;
 
@@ -37,7 +40,20 @@ impl Run {
         let fork = RunFork { new_calls: NewCallPolicy::Refuse, ..fork.clone() };
         let mut run = Self::build_fork(began, &fork, source, ReplayLog::default(), limits);
         run.is_unrecorded = true;
+        run.recorded_time = source.began.timeout;
+        let secrets = RecordedSecrets::from_record(source).into_values();
+        run.script_secrets = secrets_with_literals(&began.script, secrets);
         Arc::new(run)
+    }
+
+    /// For one that is looked at: the time that the run on record had.
+    pub fn recorded_time(&self) -> Option<Duration> {
+        self.recorded_time
+    }
+
+    /// What is taken out of all that is shown of the run.
+    pub fn shown_secrets(&self) -> &Secrets {
+        &self.script_secrets
     }
 
     /// A fork that goes on.

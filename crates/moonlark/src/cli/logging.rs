@@ -75,10 +75,13 @@ fn load_log_config(global: &GlobalArgs, command: &CliCommand) -> LogConfig {
 /// says into that of its run, not into the log.
 fn build_filter(global: &GlobalArgs, command: &CliCommand, configured: Option<&str>) -> EnvFilter {
     let serves = matches!(command, CliCommand::Serve(_) | CliCommand::Stdio(_));
-    let runs = matches!(
-        command,
-        CliCommand::Call(_) | CliCommand::Run(_) | CliCommand::Repl(_) | CliCommand::Demo(_)
-    );
+    let runs = match command {
+        CliCommand::Call(_) | CliCommand::Run(_) | CliCommand::Repl(_) | CliCommand::Demo(_) => {
+            true
+        }
+        CliCommand::Runs(runs) => runs.is_fork(),
+        _ => false,
+    };
     let level = match (global.quiet, global.verbose, command) {
         (true, ..) => "warn",
         (false, 0, CliCommand::Test(_)) => "off",

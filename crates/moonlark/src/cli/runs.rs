@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 use diff::RunsDiffArgs;
 use fork::RunsForkArgs;
 use moonlark_core::record_id::RecordId;
+use moonlark_core::{Problem, Result};
 use moonlark_journal::{AwaitedApprovalState, JournalReader, RecordedState, RunSummary};
 use serde_json::json;
 
@@ -27,12 +28,16 @@ pub(crate) use trace::RunsTraceArgs;
 use super::{CommandResult, GlobalArgs, load_config, print_json, print_line};
 use crate::project_journal;
 
+/// What stands for the id of the newest run.
+const NEWEST_RUN: &str = "last";
+
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct RunsArgs {
     #[command(subcommand)]
     command: Option<RunsCommand>,
-    /// The run to show: its id, or the beginning or end of it (otherwise the newest are listed).
+    /// The run to show: its id, or the beginning or end of it; `last` is the newest (without
+    /// one, the newest are listed).
     id: Option<String>,
     /// Keep showing what happens until Ctrl-C, or until the run has ended.
     #[arg(long, short)]
@@ -61,6 +66,11 @@ enum RunsCommand {
 }
 
 impl RunsArgs {
+    /// Whether a script runs, and what it says is shown as it is.
+    pub(crate) fn is_fork(&self) -> bool {
+        matches!(self.command, Some(RunsCommand::Fork(_)))
+    }
+
     pub(crate) async fn run(self, global: &GlobalArgs) -> CommandResult {
         match self.command {
             Some(RunsCommand::Resume(resume)) => return resume.run(global).await,
@@ -72,7 +82,7 @@ impl RunsArgs {
         }
         let reader = project_journal::journal_reader(&load_config(global)?);
         match &self.id {
-            Some(id) => self.show_run(&reader, reader.find_run(id)?, global).await,
+            Some(id) => self.show_run(&reader, find_named_run(&reader, id)?, global).await,
             None => self.list_recent(&reader, global).await,
         }
     }
@@ -119,6 +129,17 @@ impl RunsArgs {
         }
         Ok(())
     }
+}
+
+/// The run that is named: its id, the beginning or end of it, or `last`.
+fn find_named_run(reader: &JournalReader, name: &str) -> Result<RecordId> {
+    if name != NEWEST_RUN {
+        return reader.find_run(name);
+    }
+    let newest = reader.list_runs(1, None)?.first().map(|run| run.id);
+    newest.ok_or_else(|| {
+        Problem::not_found("there is no run yet").with_hint("`moonlark run FILE` makes one")
+    })
 }
 
 /// How a run stands, in a word: its outcome if it has ended.

@@ -87,6 +87,9 @@ impl TestArgs {
         let mut outcomes = Vec::new();
         if self.drift {
             outcomes = self.check_drift(global).await?;
+            if !outcomes.is_empty() && outcomes.iter().all(|outcome| outcome.skipped) {
+                eprint_line("warning: no tool was called, so nothing is known of what they answer");
+            }
             return self.report(outcomes, started.elapsed(), global);
         }
         let project = open_project_without_values(global).await?;

@@ -43,13 +43,12 @@ impl DriftOutcome {
 pub(crate) async fn check_drift(file: &RunTestFile, gateway: &Gateway) -> Result<Vec<CallDrift>> {
     let mut drifts = Vec::new();
     for call in &file.calls {
-        let Some(recorded) = file.tools.iter().find(|tool| tool.name == call.tool) else {
-            continue;
-        };
-        let found = if recorded.is_read_only() {
-            check_call(call, &recorded.input, gateway).await?
-        } else {
-            DriftOutcome::Skipped("it may change something")
+        let found = match file.tools.iter().find(|tool| tool.name == call.tool) {
+            None => DriftOutcome::Skipped("the test has no parameters of it"),
+            Some(recorded) if recorded.is_read_only() => {
+                check_call(call, &recorded.input, gateway).await?
+            }
+            Some(_) => DriftOutcome::Skipped("it may change something"),
         };
         drifts.push(CallDrift { tool: call.tool.clone(), place: call.place.clone(), found });
     }

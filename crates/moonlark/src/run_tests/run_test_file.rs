@@ -12,6 +12,7 @@ use moonlark_gateway::CallOutcome;
 use moonlark_gateway::journal::{
     CallBegan, CallEnded, CallRecord, RedactionScopes, RunBegan, RunRecord, caller_key,
 };
+use moonlark_gateway::run::RecordedSecrets;
 use moonlark_gateway::tool_body::ToolBody;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
@@ -23,6 +24,8 @@ use crate::cli::cli_caller;
 /// How such files end.
 pub(crate) const RUN_TEST_SUFFIX: &str = ".runtest.json";
 const RUN_TEST_VERSION: u32 = 1;
+/// Orders of answers are less, in microseconds: programs that read JSON keep such exactly.
+const MAX_ANSWER_ORDER_MICROS: u64 = 1 << 53;
 
 /// All of a test but its script.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -124,13 +127,11 @@ impl RunTestFile {
             Problem::bad_request(message)
                 .with_hint("a test keeps answers as JSON; have the tool answer with text or values")
         })?;
-        let args = record.calls.iter().map(|call| &call.began.args);
         let scopes = tools.iter().map(|tool| tool.scope.clone()).collect();
-        let removal = SecretRemoval::for_values(
-            args.chain(answers.iter().flatten()),
-            &record.began.script,
-            scopes,
-        );
+        let mut secrets = RecordedSecrets::from_record(record);
+        // As they are kept, they may have more than a script is given.
+        answers.iter().flatten().for_each(|answer| secrets.add_value(answer));
+        let removal = SecretRemoval::for_secrets(secrets, &record.began.script, scopes);
         let calls = record.calls.iter().zip(&answers).map(|(call, answer)| {
             let clean = |value: &Value| removal.clean_value(value).into_json("call");
             Ok(RunTestCall {
@@ -173,15 +174,25 @@ impl RunTestFile {
         if Path::new(&file.script).components().count() != 1 {
             return Err(wrong("its script is not a file beside it".to_owned()));
         }
+        if file.seed_bytes().is_none() {
+            return Err(wrong("its seed is not 64 hexadecimal digits".to_owned()));
+        }
+        let is_late = |call: &&RunTestCall| {
+            call.order.is_some_and(|order| order >= MAX_ANSWER_ORDER_MICROS)
+        };
+        if let Some(call) = file.calls.iter().find(is_late) {
+            let (tool, place) = (&call.tool, &call.place);
+            return Err(wrong(format!("the order of {tool} at {place} is too large")));
+        }
         Ok(file)
     }
 
     /// What the file has, as a run on record with this script.
     pub(super) fn to_record(&self, script: &str) -> Result<RunRecord> {
-        let damaged = |what: &str| Problem::bad_script(format!("the test has no usable {what}"));
-        let byte = |at: usize| u8::from_str_radix(self.seed.get(at..at + 2)?, 16).ok();
-        let seed: Option<Vec<u8>> = (0..self.seed.len()).step_by(2).map(byte).collect();
-        let seed = seed.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| damaged("seed"))?;
+        let damaged = |what: &str| {
+            Problem::bad_script(format!("the test of {} has no usable {what}", self.script))
+        };
+        let seed = self.seed_bytes().ok_or_else(|| damaged("seed"))?;
         let clock = Duration::from_micros(u64::try_from(self.clock).unwrap_or(0));
         let (run, at) = (RecordId::new(), UNIX_EPOCH + clock);
         let began = RunBegan {
@@ -209,6 +220,12 @@ impl RunTestFile {
         });
         let calls = calls.collect::<Result<_>>()?;
         Ok(RunRecord { began, calls, paused: None, ended: None, removed_calls: 0 })
+    }
+
+    fn seed_bytes(&self) -> Option<[u8; 32]> {
+        let byte = |at: usize| u8::from_str_radix(self.seed.get(at..at + 2)?, 16).ok();
+        let seed: Option<Vec<u8>> = (0..self.seed.len()).step_by(2).map(byte).collect();
+        seed?.try_into().ok()
     }
 
     fn effects_of(&self, tool: &str) -> CallEffects {

@@ -2,43 +2,36 @@
 //! script still makes the calls that are on record.
 
 use moonlark_core::Value;
-use moonlark_core::secret::{Secrets, is_secret_name, secrets_from_literals};
+use moonlark_core::secret::{Secrets, secrets_from_literals};
 use moonlark_core::tool::CallScope;
+use moonlark_gateway::run::RecordedSecrets;
 use std::sync::Arc;
 
 /// Shorter secrets are only taken out where they are a whole text.
 const MIN_REPLACED_BYTES: usize = 8;
-/// Secrets of one run.
-const MAX_REMOVED_SECRETS: usize = 1000;
 
 /// What is secret in a run, and what stands for it.
-pub(super) struct SecretRemoval {
+pub(crate) struct SecretRemoval {
     found: Vec<(String, String)>,
     literals: Secrets,
     scopes: Vec<Arc<CallScope>>,
 }
 
 impl SecretRemoval {
-    /// What the values say is secret by its name, what the script does, and what the tools
+    /// What is known to be secret in the run, what its script says is, and what the tools
     /// are configured with.
-    pub(super) fn for_values<'a>(
-        values: impl Iterator<Item = &'a Value>,
+    pub(crate) fn for_secrets(
+        secrets: RecordedSecrets,
         script: &str,
         scopes: Vec<Arc<CallScope>>,
     ) -> SecretRemoval {
-        let mut found = Vec::new();
-        for value in values {
-            collect_secrets(value, false, &mut found);
-        }
-        // What contains another goes first.
-        found.sort_by_key(|text: &String| std::cmp::Reverse(text.len()));
-        found.truncate(MAX_REMOVED_SECRETS);
         let mark = |(number, text): (usize, String)| (text, format!("[redacted {}]", number + 1));
-        let found = found.into_iter().enumerate().map(mark).collect();
+        let found = secrets.into_values().into_iter().map(|secret| secret.value);
+        let found = found.enumerate().map(mark).collect();
         SecretRemoval { found, literals: secrets_from_literals(script), scopes }
     }
 
-    pub(super) fn clean_value(&self, value: &Value) -> Value {
+    pub(crate) fn clean_value(&self, value: &Value) -> Value {
         match value {
             Value::Str(text) => Value::from(self.clean_text(text)),
             Value::Array(items) => {
@@ -54,19 +47,15 @@ impl SecretRemoval {
         }
     }
 
-    pub(super) fn clean_text(&self, text: &str) -> String {
+    pub(crate) fn clean_text(&self, text: &str) -> String {
         if let Some((_, mark)) = self.found.iter().find(|(secret, _)| secret == text) {
             return mark.clone();
         }
-        let mut text = text.to_owned();
-        for (secret, mark) in self.found.iter().filter(|it| it.0.len() >= MIN_REPLACED_BYTES) {
-            text = text.replace(secret, mark);
-        }
-        self.clean_known(&text)
+        self.clean_script(text)
     }
 
-    /// The same for a script, in which short secrets are whole texts between quotes.
-    pub(super) fn clean_script(&self, script: &str) -> String {
+    /// The same for a script or another long text, in which short secrets are whole texts between quotes.
+    pub(crate) fn clean_script(&self, script: &str) -> String {
         let mut text = script.to_owned();
         for (secret, mark) in &self.found {
             if secret.len() >= MIN_REPLACED_BYTES {
@@ -90,36 +79,6 @@ impl SecretRemoval {
     }
 }
 
-fn collect_secrets(value: &Value, is_secret: bool, found: &mut Vec<String>) {
-    match value {
-        Value::Str(text)
-            if is_secret
-                && !text.is_empty()
-                && !text.starts_with("[redacted")
-                && !found.contains(text) =>
-        {
-            found.push(text.clone());
-        }
-        // An answer that is JSON as a text says by name what is secret, too.
-        Value::Str(text) if text.starts_with(['{', '[']) => {
-            if let Ok(parsed @ (Value::Object(_) | Value::Array(_))) =
-                Value::parse_json(text.as_bytes())
-            {
-                collect_secrets(&parsed, is_secret, found);
-            }
-        }
-        Value::Array(items) => {
-            items.iter().for_each(|item| collect_secrets(item, is_secret, found));
-        }
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                collect_secrets(field, is_secret || is_secret_name(name), found);
-            }
-        }
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,7 +91,9 @@ mod tests {
             value(r#""{\"session_token\":\"t-123456789\"}""#),
         ];
         let script = "login('ann', \"abc\") abc(`Bearer t-123456789`)";
-        let removal = SecretRemoval::for_values(values.iter(), script, Vec::new());
+        let mut secrets = RecordedSecrets::default();
+        values.iter().for_each(|value| secrets.add_value(value));
+        let removal = SecretRemoval::for_secrets(secrets, script, Vec::new());
         assert_eq!(
             removal.clean_script(script),
             "login('ann', \"[redacted 2]\") abc(`Bearer [redacted 1]`)"

@@ -443,3 +443,22 @@ return { seen, put }";
     assert_eq!(forked.fork["counts"], json!({"recorded": 21, "new": 2, "dropped": 0}));
     assert!(narrow.done().is_empty());
 }
+
+#[tokio::test]
+async fn a_trace_of_large_nested_tables_is_made_in_no_time_at_all() {
+    let shop = shop();
+    let nested = "local all = {}
+for a = 1, 64 do
+    all[a] = {}
+    for b = 1, 64 do
+        all[a][b] = {}
+        for c = 1, 64 do all[a][b][c] = { c } end
+    end
+end
+for n = 1, 20 do sdk.shop.read({ id = n }) end
+return 1";
+    let id = run(&shop, nested).await;
+    let began = std::time::Instant::now();
+    assert_eq!(trace(&shop, &id, "calls").await.len(), 20);
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+}

@@ -5,6 +5,7 @@ use moonlark_gateway::run::{ForkedCall, LineChange, RunComparison, ValueChange, 
 
 use super::super::run::timeline::truncate_text;
 use super::super::{CommandResult, GlobalArgs, format_count, load_config, print_json, print_line};
+use super::find_named_run;
 use crate::project_journal;
 
 /// Columns of the arguments of a call.
@@ -14,7 +15,7 @@ const MAX_SHOWN_CALLS: usize = 40;
 
 #[derive(Args)]
 pub(crate) struct RunsDiffArgs {
-    /// One run: its id, or the beginning or end of it.
+    /// One run: its id, or the beginning or end of it; `last` is the newest.
     before: String,
     /// The other.
     after: String,
@@ -23,7 +24,7 @@ pub(crate) struct RunsDiffArgs {
 impl RunsDiffArgs {
     pub(super) async fn run(self, global: &GlobalArgs) -> CommandResult {
         let reader = project_journal::journal_reader(&load_config(global)?);
-        let (before, after) = (reader.find_run(&self.before)?, reader.find_run(&self.after)?);
+        let (before, after) = (find_named_run(&reader, &self.before)?, find_named_run(&reader, &self.after)?);
         let compared = reader.compare_runs(before, after)?;
         if global.json {
             print_json(&compared.to_json());

@@ -12,12 +12,13 @@ use super::super::run::{ScriptFork, ScriptRun, parse_seconds, read_script, scrip
 use super::super::served_command::ServedCommand;
 use super::super::source_args::SourceArgs;
 use super::super::{CommandResult, GlobalArgs, load_config};
+use super::find_named_run;
 use super::run_lines::short_id;
 use crate::project_journal;
 
 #[derive(Args)]
 pub(crate) struct RunsForkArgs {
-    /// The run: its id, or the beginning or end of it.
+    /// The run: its id, or the beginning or end of it; `last` is the newest.
     id: String,
     /// Edit the script of the run first, in $VISUAL or $EDITOR.
     #[arg(long)]
@@ -48,7 +49,7 @@ fn parse_policy(word: &str) -> Result<NewCallPolicy, String> {
 impl RunsForkArgs {
     pub(super) async fn run(self, global: &GlobalArgs) -> CommandResult {
         let reader = project_journal::journal_reader(&load_config(global)?);
-        let id = reader.find_run(&self.id)?;
+        let id = find_named_run(&reader, &self.id)?;
         let recorded = reader.load_record(id)?.began.script;
         let (file, text) = match &self.script {
             Some(file) => (script_label(file), read_script(file)?),

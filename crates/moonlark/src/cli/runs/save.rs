@@ -1,16 +1,13 @@
 //! `moonlark runs save`: a run made into a test or into a tool.
 
 use clap::Args;
-use moonlark_core::Problem;
 
 use super::super::source_args::SourceArgs;
 use super::super::{CommandResult, GlobalArgs, load_config};
+use super::find_named_run;
 use super::save_test::SaveTestRequest;
 use super::save_tool::SaveToolRequest;
 use crate::project_journal;
-
-/// What stands for the id of the newest run.
-const NEWEST_RUN: &str = "last";
 
 #[derive(Args)]
 pub(crate) struct RunsSaveArgs {
@@ -41,15 +38,7 @@ impl RunsSaveArgs {
     pub(super) async fn run(self, global: &GlobalArgs) -> CommandResult {
         let loaded = load_config(global)?;
         let reader = project_journal::journal_reader(&loaded);
-        let id = match self.id.as_str() {
-            NEWEST_RUN => {
-                reader.list_runs(1, None)?.first().map(|run| run.id).ok_or_else(|| {
-                    Problem::not_found("there is no run yet")
-                        .with_hint("`moonlark run FILE` makes one")
-                })?
-            }
-            id => reader.find_run(id)?,
-        };
+        let id = find_named_run(&reader, &self.id)?;
         if let Some(as_test) = self.as_test {
             let request = SaveTestRequest { id: id.to_string(), as_test, replace: self.replace };
             return request.run(self.servers, global).await;

@@ -11,11 +11,12 @@ use super::super::served_command::ServedCommand;
 use super::super::source_args::SourceArgs;
 use super::super::{CommandResult, GlobalArgs, cli_caller, load_config, print_json, print_line};
 use crate::project::Project;
+use super::find_named_run;
 use crate::project_journal;
 
 #[derive(Args, Serialize, Deserialize)]
 pub(crate) struct RunsTraceArgs {
-    /// The run: its id, or the beginning or end of it.
+    /// The run: its id, or the beginning or end of it; `last` is the newest.
     id: String,
     /// Show only the moment with this number.
     #[arg(long, value_name = "NUMBER")]
@@ -32,7 +33,7 @@ impl RunsTraceArgs {
     pub(super) async fn run(mut self, global: &GlobalArgs) -> CommandResult {
         // Before anything is started for it.
         let reader = project_journal::journal_reader(&load_config(global)?);
-        self.id = reader.find_run(&self.id)?.to_string();
+        self.id = find_named_run(&reader, &self.id)?.to_string();
         let servers = std::mem::take(&mut self.servers);
         ServedCommand::Trace(self).run(servers, global).await
     }
@@ -94,7 +95,7 @@ fn trace_lines(traced: &Json) -> Vec<String> {
         ));
     }
     if traced["complete"] == false {
-        lines.push("there is more, which is too much for one trace".to_owned());
+        lines.push("there is more: the trace was too long, or ran out of time".to_owned());
     }
     lines
 }

@@ -135,6 +135,7 @@ async fn drift_outcomes(path: &Path, project: &Project) -> Vec<TestOutcome> {
         outcome.took = started.elapsed();
         if let DriftOutcome::Skipped(why) = drift.found {
             outcome.output.push(format!("not called: {why}"));
+            outcome.skipped = true;
         }
         outcome.problem = drift.found.problem();
         outcome

@@ -18,6 +18,8 @@ pub(super) struct TestOutcome {
     /// What it printed and logged.
     pub(super) output: Vec<String>,
     pub(super) problem: Option<Problem>,
+    /// Nothing was looked at.
+    pub(super) skipped: bool,
 }
 
 impl TestOutcome {
@@ -28,6 +30,7 @@ impl TestOutcome {
             took: Duration::ZERO,
             output: Vec::new(),
             problem: None,
+            skipped: false,
         }
     }
 
@@ -55,6 +58,7 @@ pub(super) fn print_run_test(label: &str, outcomes: &[TestOutcome]) {
     for outcome in outcomes {
         let name = if outcome.name.is_empty() { "the test" } else { &outcome.name };
         match &outcome.problem {
+            None if outcome.skipped => print_line(format!("  - {name}")),
             None => print_line(format!("  ✓ {name} ({})", format_test_duration(outcome.took))),
             Some(problem) => {
                 print_line(format!("  ✗ {name}"));
@@ -88,7 +92,11 @@ fn failure_lines(file: &TestFile, outcome: &TestOutcome, problem: &Problem) -> V
 
 pub(super) fn outcome_summary(outcomes: &[TestOutcome], took: Duration) -> String {
     let (passed, failed) = count_outcomes(outcomes);
-    format!("{passed} passed, {failed} failed ({})", format_test_duration(took))
+    let skipped = match count_skipped(outcomes) {
+        0 => String::new(),
+        skipped => format!(", {skipped} not called"),
+    };
+    format!("{passed} passed, {failed} failed{skipped} ({})", format_test_duration(took))
 }
 
 pub(super) fn outcomes_json(outcomes: &[TestOutcome]) -> String {
@@ -102,6 +110,10 @@ pub(super) fn outcomes_json(outcomes: &[TestOutcome]) -> String {
                 "ok": outcome.problem.is_none(),
                 "seconds": outcome.took.as_secs_f64(),
             });
+            if outcome.skipped {
+                test["skipped"] = true.into();
+                test["output"] = outcome.output.clone().into();
+            }
             if let Some(problem) = &outcome.problem {
                 test["error"] = problem.to_json();
                 test["output"] = outcome.output.clone().into();
@@ -109,22 +121,27 @@ pub(super) fn outcomes_json(outcomes: &[TestOutcome]) -> String {
             test
         })
         .collect();
-    json!({ "passed": passed, "failed": failed, "tests": tests }).to_string()
+    let mut report = json!({ "passed": passed, "failed": failed, "tests": tests });
+    let skipped = count_skipped(outcomes);
+    if skipped > 0 {
+        report["skipped"] = skipped.into();
+    }
+    report.to_string()
 }
 
 pub(super) fn junit_xml(outcomes: &[TestOutcome]) -> String {
-    let (passed, failed) = count_outcomes(outcomes);
+    let (_, failed) = count_outcomes(outcomes);
     let mut xml = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites tests=\"{}\" failures=\"{failed}\">\n",
-        passed + failed
+        outcomes.len()
     );
     for file in outcomes.chunk_by(|a, b| a.file == b.file) {
-        let (passed, failed) = count_outcomes(file);
+        let (_, failed) = count_outcomes(file);
         let name = file.first().map(|outcome| escape_xml(&outcome.file)).unwrap_or_default();
         let _ = writeln!(
             xml,
             "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failed}\">",
-            passed + failed
+            file.len()
         );
         for outcome in file {
             let _ = write!(
@@ -134,6 +151,7 @@ pub(super) fn junit_xml(outcomes: &[TestOutcome]) -> String {
                 outcome.took.as_secs_f64()
             );
             match &outcome.problem {
+                None if outcome.skipped => xml.push_str("><skipped/></testcase>\n"),
                 None => xml.push_str("/>\n"),
                 Some(problem) => {
                     let _ = writeln!(
@@ -171,5 +189,9 @@ fn escape_xml(text: &str) -> String {
 
 fn count_outcomes(outcomes: &[TestOutcome]) -> (usize, usize) {
     let failed = outcomes.iter().filter(|outcome| outcome.problem.is_some()).count();
-    (outcomes.len() - failed, failed)
+    (outcomes.len() - failed - count_skipped(outcomes), failed)
+}
+
+fn count_skipped(outcomes: &[TestOutcome]) -> usize {
+    outcomes.iter().filter(|outcome| outcome.skipped && outcome.problem.is_none()).count()
 }
