@@ -340,7 +340,8 @@ fn with_token(shop: &Shop, args: &[&str]) -> Output {
 
 fn shop_with_environment() -> Shop {
     let shop = Shop::new();
-    let config = "[execute]\nallow = [\"env:API_TOKEN\", \"tool:*\"]\n\n[apis.shop]\nspec = \"shop.json\"\n";
+    let config =
+        "[execute]\nallow = [\"env:API_TOKEN\", \"tool:*\"]\n\n[apis.shop]\nspec = \"shop.json\"\n";
     shop.project.write("moonlark.toml", config);
     shop.project.write("script.luau", ENVIRONMENT_SCRIPT);
     let ran = with_token(&shop, &["run", "script.luau", "--quiet"]);

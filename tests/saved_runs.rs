@@ -211,7 +211,10 @@ fn artifacts_on_disk_are_bounded_by_the_operator() {
 #[test]
 fn a_tool_is_not_saved_where_its_name_or_the_configuration_has_no_room_for_it() {
     let project = project();
-    project.write("other_file.luau", "tool = { name = \"taken\", description = \"x\" }\nfunction tool.execute() return 1 end");
+    project.write(
+        "other_file.luau",
+        "tool = { name = \"taken\", description = \"x\" }\nfunction tool.execute() return 1 end",
+    );
     std::fs::rename(project.path("other_file.luau"), project.path("tools/other_file.luau"))
         .unwrap();
     ran(&project, "bonn.luau");

@@ -239,9 +239,7 @@ async fn run_to_end(
         }
         Err(()) => Err(script_timeout_problem(time, settings.max_timeout, &run)),
         // The engine may notice first, or a call that had no more time either.
-        Ok(Err(_)) if late => {
-            Err(script_timeout_problem(time, settings.max_timeout, &run))
-        }
+        Ok(Err(_)) if late => Err(script_timeout_problem(time, settings.max_timeout, &run)),
         Ok(ended) => ended,
     };
     let whole =

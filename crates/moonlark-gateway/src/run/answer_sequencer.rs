@@ -90,7 +90,8 @@ impl AnswerSequencer {
         if let Some(order) = state.orders.get(at) {
             return *order;
         }
-        let order = saturating_micros(self.before + self.started.elapsed()).max(state.last.saturating_add(1));
+        let order = saturating_micros(self.before + self.started.elapsed())
+            .max(state.last.saturating_add(1));
         state.last = order;
         state.orders.insert(at.clone(), order);
         state.queue.push_back((order, at.clone()));

@@ -177,9 +177,8 @@ impl RunTestFile {
         if file.seed_bytes().is_none() {
             return Err(wrong("its seed is not 64 hexadecimal digits".to_owned()));
         }
-        let is_late = |call: &&RunTestCall| {
-            call.order.is_some_and(|order| order >= MAX_ANSWER_ORDER_MICROS)
-        };
+        let is_late =
+            |call: &&RunTestCall| call.order.is_some_and(|order| order >= MAX_ANSWER_ORDER_MICROS);
         if let Some(call) = file.calls.iter().find(is_late) {
             let (tool, place) = (&call.tool, &call.place);
             return Err(wrong(format!("the order of {tool} at {place} is too large")));

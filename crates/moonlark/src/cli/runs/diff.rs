@@ -24,7 +24,8 @@ pub(crate) struct RunsDiffArgs {
 impl RunsDiffArgs {
     pub(super) async fn run(self, global: &GlobalArgs) -> CommandResult {
         let reader = project_journal::journal_reader(&load_config(global)?);
-        let (before, after) = (find_named_run(&reader, &self.before)?, find_named_run(&reader, &self.after)?);
+        let (before, after) =
+            (find_named_run(&reader, &self.before)?, find_named_run(&reader, &self.after)?);
         let compared = reader.compare_runs(before, after)?;
         if global.json {
             print_json(&compared.to_json());

@@ -10,8 +10,8 @@ use super::super::run::script_execution::answer_metadata;
 use super::super::served_command::ServedCommand;
 use super::super::source_args::SourceArgs;
 use super::super::{CommandResult, GlobalArgs, cli_caller, load_config, print_json, print_line};
-use crate::project::Project;
 use super::find_named_run;
+use crate::project::Project;
 use crate::project_journal;
 
 #[derive(Args, Serialize, Deserialize)]
