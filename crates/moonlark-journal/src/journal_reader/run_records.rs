@@ -94,9 +94,8 @@ pub(crate) fn find_carrier(file: &Path, run: RecordId, process: i64) -> Result<O
         );
         let alive = (found.optional()?)
             .filter(|(_, lock)| lock.as_ref().is_some_and(|lock| is_process_alive(file, lock)));
-        Ok(alive.map(|(carrier, _)| match carrier == process {
-            true => RunCarrier::ThisProcess,
-            false => RunCarrier::OtherProcess,
+        Ok(alive.map(|(carrier, _)| {
+            if carrier == process { RunCarrier::ThisProcess } else { RunCarrier::OtherProcess }
         }))
     };
     find().map_err(|error: JournalError| error.into_problem(file))
