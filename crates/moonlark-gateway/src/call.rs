@@ -29,7 +29,7 @@ use moonlark_core::limits::{CallLimits, CallUsage, MAX_CALL_DEPTH};
 use moonlark_core::problem::{Problem, ProblemCode, Result};
 use moonlark_core::record_id::RecordId;
 use moonlark_core::secret::SecretText;
-use moonlark_core::tool::{CallScope, Tool};
+use moonlark_core::tool::{CallScope, SourceKind, Tool};
 use moonlark_core::value::{Value, shorten_text};
 
 use call_events::ProgressThrottle;
@@ -65,6 +65,8 @@ struct CallInner {
     run: Option<RunContext>,
     /// How the saved script is to run that this call is of, or is about to make.
     asked: Option<SavedRunRequest>,
+    /// It is of a saved script which says that it only reads.
+    is_of_reading_script: bool,
     /// Where it is in a trace, if it is in one.
     trace: Option<CallTrace>,
 }
@@ -141,6 +143,7 @@ impl Call {
             depth: 0,
             run: None,
             asked: None,
+            is_of_reading_script: false,
             trace: None,
         }))
     }
@@ -176,6 +179,7 @@ impl Call {
             depth: self.0.depth + 1,
             run: self.0.run.clone().map(|part| RunContext { made_at: None, ..part }),
             asked: self.0.asked,
+            is_of_reading_script: tool.source.kind == SourceKind::Saved && tool.effects.read_only,
             trace: CallTrace::child_of(self.0.trace.as_ref(), self.gateway().tracer()),
         })))
     }
@@ -285,6 +289,12 @@ impl Call {
     /// How the saved script is to run that this call is of, if that was said.
     pub fn saved_run_request(&self) -> Option<SavedRunRequest> {
         self.0.asked
+    }
+
+    /// Whether it is of a saved script which says that it only reads, and has to be held to
+    /// that: whoever wrote it is not trusted to.
+    pub fn is_of_reading_script(&self) -> bool {
+        self.0.is_of_reading_script
     }
 
     /// The run whose script made this very call, and where.

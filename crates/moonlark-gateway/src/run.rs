@@ -84,6 +84,8 @@ pub struct Run {
     waits: watch::Sender<Vec<(ApprovalTicket, RunPaused)>>,
     /// The run that it is a part of, if it is.
     parent: OnceLock<Arc<Run>>,
+    /// The saved script that it is of, if that says that it only reads.
+    reading_script: OnceLock<Arc<str>>,
 }
 
 #[derive(Default)]
@@ -173,6 +175,7 @@ impl Run {
             script_secrets: secrets_from_literals(&began.script),
             waits: watch::Sender::default(),
             parent: OnceLock::new(),
+            reading_script: OnceLock::new(),
         }
     }
 

@@ -14,11 +14,15 @@ use moonlark_core::tool_header::ToolHeader;
 use moonlark_core::value::Object;
 use moonlark_core::{Problem, Result, SourceLocation, Value};
 
+pub(crate) use bound_script::reading_script_name;
 pub use script_header::MAX_SCRIPT_NAME_BYTES;
 use script_header::ScriptHeader;
 
 use crate::script_tokens::{ScriptTokenKind, tokenize_script};
 use crate::script_unit::{MAX_LUAU_SOURCE_BYTES, ScriptUnit};
+
+/// What some editors write before a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// The variable that holds the arguments of a saved script.
 pub(crate) const PARAMS_VARIABLE: &str = "params";
@@ -36,6 +40,7 @@ impl SavedScript {
     /// Read a script, which messages call `file`; none if it has no header, so that it is a
     /// script like any other.
     pub fn parse(file: &str, text: &str) -> Result<Option<SavedScript>> {
+        let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         let Some(header) = ScriptHeader::parse(file, text)? else { return Ok(None) };
         if text.len() > MAX_LUAU_SOURCE_BYTES {
             let most = MAX_LUAU_SOURCE_BYTES >> 10;
@@ -45,7 +50,10 @@ impl SavedScript {
         ScriptUnit::from_text(file, text.to_owned())?;
         check_parameter_names(file, text, &header)?;
         let params_type = moonlark_render::luau::luau_type(&header.input_schema());
-        Ok(Some(SavedScript { header, text: text.to_owned(), params_type }))
+        let script = SavedScript { header, text: text.to_owned(), params_type };
+        // What no tool can be made of is no script: a default that is none of its type, say.
+        script.tool_header(file)?;
+        Ok(Some(script))
     }
 
     pub fn name(&self) -> &str {
@@ -75,9 +83,11 @@ impl SavedScript {
             .map_err(|problem| problem.at_location(self.header.place(file)))
     }
 
-    /// The script with its arguments: what is run, and what is recorded.
-    pub(crate) fn bind_arguments(&self, args: &Value) -> Result<String> {
-        let bound = bound_script::bind_arguments(&self.text, args);
+    /// The script with its arguments: what is run, and what is recorded. With `only_reads` it
+    /// is held to that, also when it is run again from the record.
+    pub(crate) fn bind_arguments(&self, args: &Value, only_reads: bool) -> Result<String> {
+        let reading = only_reads.then_some(self.name());
+        let bound = bound_script::bind_arguments(&self.text, args, reading);
         if bound.len() <= MAX_LUAU_SOURCE_BYTES {
             return Ok(bound);
         }
@@ -209,6 +219,35 @@ mod tests {
     }
 
     #[test]
+    fn a_default_that_does_not_fit_its_type_is_no_script_that_can_be_used() {
+        let text = "--! name: a\n--! description: b\n--! parameter x: integer = \"q\"\nreturn 1";
+        let problem = SavedScript::parse("scripts/a.luau", text).unwrap_err();
+        assert!(problem.to_string().contains("default"), "{problem}");
+        assert!(problem.to_string().contains("scripts/a.luau:1"), "{problem}");
+    }
+
+    #[test]
+    fn a_mark_of_the_byte_order_before_the_header_is_not_read() {
+        let script = SavedScript::parse("a", "\u{feff}--! name: a\nreturn 1").unwrap().unwrap();
+        assert_eq!((script.name(), script.text()), ("a", "--! name: a\nreturn 1"));
+    }
+
+    #[test]
+    fn a_script_that_only_reads_says_so_wherever_it_is_run_from_its_record() {
+        let script = SavedScript::parse("a", REPORT).unwrap().unwrap();
+        let args = Value::from_json(json!({"city": "Bonn"})).unwrap();
+        let bound = script.bind_arguments(&args, true).unwrap();
+        assert!(
+            bound.starts_with("local params = --[[only reads: weekly_report]] { city"),
+            "{bound}"
+        );
+        assert_eq!(reading_script_name(&bound), Some("weekly_report"));
+        assert!(ScriptUnit::from_text("a", bound).is_ok());
+        let bound = script.bind_arguments(&args, false).unwrap();
+        assert_eq!(reading_script_name(&bound), None);
+    }
+
+    #[test]
     fn arguments_are_written_before_the_first_line() {
         let script = SavedScript::parse("a", "--! name: a\nreturn params").unwrap().unwrap();
         let args = Value::from_json(json!({
@@ -220,7 +259,7 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(
-            script.bind_arguments(&args).unwrap(),
+            script.bind_arguments(&args, false).unwrap(),
             "local params = { text = \"a\\\"b\\\\\\0012\\010\\226\\128\\168ü\", list = json.array({}), \
              none = json.null, large = json.decode(\"9007199254740993\"), \
              [\"and\"] = { [\"odd key\"] = { 1, 2.5, true } } } --! name: a\nreturn params"

@@ -128,6 +128,8 @@ struct ProjectState {
     tools: Vec<Arc<Tool>>,
     /// What is wrong with the scripts and the configuration.
     problems: Vec<Problem>,
+    /// What is wrong with scripts that agents saved, which no other caller is told.
+    agent_problems: Vec<Problem>,
 }
 
 impl ProjectState {
@@ -205,6 +207,7 @@ impl Project {
                 builtin,
                 tools: Vec::new(),
                 problems: Vec::new(),
+                agent_problems: Vec::new(),
             }),
             jobs: tokio::sync::Mutex::default(),
             session_vault: OnceLock::new(),
@@ -506,6 +509,12 @@ impl Project {
             offered.contains(problem) || down.any(|it| it == problem)
         };
         catalog.problems().iter().filter(|it| !of_sources(it)).cloned().collect()
+    }
+
+    /// What is wrong with scripts that agents saved: for the operator, and not in the catalog,
+    /// which all callers see.
+    pub(crate) fn agent_script_problems(&self) -> Vec<Problem> {
+        self.state.lock().agent_problems.clone()
     }
 
     /// What the authors of scripts might write otherwise.

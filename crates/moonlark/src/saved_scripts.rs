@@ -21,7 +21,7 @@ use moonlark_luau::{ExecuteSettings, LuauEngine, SavedScript};
 use parking_lot::Mutex;
 
 use crate::project::LoadedProduct;
-use crate::scripts::{self, DiscoveredScript, ScriptKind, ScriptProduct, read_script};
+use crate::scripts::{self, DiscoveredScript, ScriptKey, ScriptKind, ScriptProduct, read_script};
 use saved_file::SavedFile;
 pub(crate) use script_store::SavedScriptStore;
 
@@ -39,6 +39,13 @@ pub(crate) fn may_agents_save(config: &ProjectConfig) -> bool {
 /// Whether what one saves is everybody's.
 fn are_saves_shared(config: &ProjectConfig) -> bool {
     config.execute.allow.iter().any(|grant| grant == WRITE_ALL_GRANT)
+}
+
+/// Whether an agent saved this script. Its text is the choice of one caller, so what is wrong
+/// with it is not for the eyes of all.
+pub(crate) fn is_saved_by_agent(key: &ScriptKey, loaded: &LoadedConfig) -> bool {
+    let folder = saved_scripts_folder(loaded);
+    matches!(key, ScriptKey::Saved(path) if path.parent() == Some(&folder))
 }
 
 pub(crate) fn saved_scripts_folder(loaded: &LoadedConfig) -> PathBuf {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use moonlark_core::answer_shape::AnswerShape;
 use moonlark_core::nearest::nearest_name;
+use moonlark_core::sdk::SAVED_SCRIPTS_SOURCE_NAME;
 use moonlark_core::secret::{redact_literals, secrets_from_literals};
 use moonlark_core::value::shorten_text;
 use moonlark_core::{Problem, Result, Value};
@@ -321,7 +322,12 @@ fn replayed_calls(record: &RunRecord) -> Result<Vec<ReplayedCall>> {
 /// The annotations that hold for all that it called.
 fn common_effects(record: &RunRecord) -> Vec<&'static str> {
     let all = |holds: fn(&moonlark_core::tool::CallEffects) -> bool| {
-        record.calls.iter().all(|call| holds(&call.began.effects))
+        // What a saved script says of itself may be something else tomorrow.
+        record
+            .calls
+            .iter()
+            .map(|call| &call.began)
+            .all(|began| began.source != SAVED_SCRIPTS_SOURCE_NAME && holds(&began.effects))
     };
     let mut annotations = Vec::new();
     if all(|it| it.read_only) {

@@ -72,7 +72,7 @@ pub(crate) async fn decide_replay(parent: &Call, tool: &Tool, args: &Value) -> R
     }
     match &run.fork {
         Some(fork) => decide_by_fork(parent, run, fork, at, tool, args).await,
-        None => decide_by_plan(run, at, tool, args),
+        None => decide_by_plan(parent, run, at, tool, args),
     }
 }
 
@@ -105,6 +105,12 @@ async fn decide_by_fork(
         ForkAnswer::Unanswered(then) => !may_be_made_again(then, tool.effects),
         ForkAnswer::New => false,
     };
+    if let Err(problem) = run.check_only_reads(tool) {
+        fork.note_fate(at, NewCallFate::Refused);
+        run.answers.reserve_order(at, 0);
+        record_refused_call(parent, tool, args, &problem);
+        return ReplayDecision::Answered(Err(problem));
+    }
     let is_made = match fork.policy {
         NewCallPolicy::Make => true,
         NewCallPolicy::Read => tool.effects.read_only || stays_inside(tool),
@@ -145,7 +151,7 @@ pub(crate) fn check_still_allowed(parent: &Call, tool: &Tool, args: &Value) -> R
 }
 
 /// Whether a host function reaches nothing but this run.
-fn stays_inside(tool: &Tool) -> bool {
+pub(super) fn stays_inside(tool: &Tool) -> bool {
     tool.source.kind == SourceKind::Host
         && matches!(tool.source.name.as_str(), "sleep" | "artifact")
 }
@@ -167,7 +173,17 @@ fn plan_call(
     ReplayDecision::Answered(Ok(ToolAnswer::Value(Value::Null)))
 }
 
-fn decide_by_plan(run: &Arc<Run>, at: &CallSite, tool: &Tool, args: &Value) -> ReplayDecision {
+fn decide_by_plan(
+    parent: &Call,
+    run: &Arc<Run>,
+    at: &CallSite,
+    tool: &Tool,
+    args: &Value,
+) -> ReplayDecision {
+    if let Err(problem) = run.check_only_reads(tool) {
+        record_refused_call(parent, tool, args, &problem);
+        return ReplayDecision::Answered(Err(problem));
+    }
     match &run.mode {
         RunMode::Anything => ReplayDecision::Make,
         RunMode::Plans(_) if tool.effects.read_only => ReplayDecision::Make,

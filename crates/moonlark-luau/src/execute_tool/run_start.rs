@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use super::ExecuteSettings;
 use super::plan_encoding;
 use crate::run_trace::RunTracer;
+use crate::saved_script::reading_script_name;
 
 /// How often it is looked whether another has carried out a plan: at first, and
 /// in the end.
@@ -486,6 +487,9 @@ impl StartedRun {
         running: RunTimer,
         recorder: Option<Arc<dyn JournalRecorder>>,
     ) -> StartedRun {
+        if let Some(name) = reading_script_name(&script) {
+            run.hold_to_reading(name);
+        }
         StartedRun {
             run,
             script,

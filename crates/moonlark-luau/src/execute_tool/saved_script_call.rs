@@ -61,12 +61,17 @@ async fn run_saved_script(
 ) -> Result<ToolAnswer> {
     let SavedRunRequest { timeout, plan } = call.saved_run_request().unwrap_or_default();
     let time = timeout.unwrap_or(settings.scope.limits.timeout);
-    let bound = script.bind_arguments(&args)?;
+    let only_reads = call.is_of_reading_script();
+    let bound = script.bind_arguments(&args, only_reads)?;
     let mut begun = match begin_saved_run(&call, &bound, time, plan).await? {
         RunStart::Run(begun) => begun,
         RunStart::Ended(answer) => return answer,
     };
     begun.checked = Some(checked);
+    // Also one that goes on from a record without that word.
+    if only_reads {
+        begun.run.hold_to_reading(script.name());
+    }
     if !begun.is_part {
         return execute_run(engine, settings, call, begun).await;
     }

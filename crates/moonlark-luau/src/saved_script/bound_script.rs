@@ -10,13 +10,29 @@ use super::PARAMS_VARIABLE;
 /// Whole numbers beyond this are none of Luau's.
 const MAX_EXACT_INTEGER: i64 = 1 << 53;
 
-/// The text with the arguments as a variable. It stays on its lines.
-pub(super) fn bind_arguments(text: &str, args: &Value) -> String {
+/// What stands around the name of a script that is held to what it says: that it only reads.
+const READING_MARK: [&str; 2] = ["--[[only reads: ", "]] "];
+
+/// The text with the arguments as a variable. It stays on its lines. `reading` is its name if
+/// it only reads.
+pub(super) fn bind_arguments(text: &str, args: &Value, reading: Option<&str>) -> String {
     let mut out = format!("local {PARAMS_VARIABLE} = ");
+    if let Some(name) = reading {
+        let [before, behind] = READING_MARK;
+        let _ = write!(out, "{before}{name}{behind}");
+    }
     push_literal(&mut out, args);
     out.push(' ');
     out.push_str(text);
     out
+}
+
+/// The name of the saved script that this text is, if that only reads.
+pub(crate) fn reading_script_name(bound: &str) -> Option<&str> {
+    let [before, behind] = READING_MARK;
+    let rest = bound.strip_prefix("local ")?.strip_prefix(PARAMS_VARIABLE)?;
+    let (name, _) = rest.strip_prefix(" = ")?.strip_prefix(before)?.split_once(behind)?;
+    Some(name)
 }
 
 /// The same with nothing but the type of the arguments.

@@ -56,7 +56,8 @@ impl CheckArgs {
         let (scripts, problems, warnings) = if self.paths.is_empty() {
             let catalog = project.gateway.catalog();
             let warnings = project.script_warnings();
-            (project.script_count().await, catalog.problems().to_vec(), warnings)
+            let problems = [catalog.problems(), &project.agent_script_problems()].concat();
+            (project.script_count().await, problems, warnings)
         } else {
             let (problems, warnings) = self.check_paths(project).await?;
             (self.paths.len(), problems, warnings)

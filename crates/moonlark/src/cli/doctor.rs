@@ -209,6 +209,8 @@ async fn collect_findings(
         let what = if problem.code == ProblemCode::BadConfig { "configuration" } else { "script" };
         findings.push(DoctorFinding::with_problem(what, problem.clone()));
     }
+    let of_agents = project.agent_script_problems().into_iter();
+    findings.extend(of_agents.map(|it| DoctorFinding::with_problem("saved script", it)));
     let upstreams = ("upstream", upstreams.health, upstreams.problems);
     for (what, health, problems) in [upstreams, ("API", apis.health, apis.problems)] {
         for health in health {

@@ -9,7 +9,7 @@ use moonlark_gateway::gateway::SnapshotUpdate;
 
 use super::script_loading::ScriptFileUseCounts;
 use super::{Project, ProjectState};
-use crate::{builtin, connectors, effective_policy, prompt_scripts, source_names};
+use crate::{builtin, connectors, effective_policy, prompt_scripts, saved_scripts, source_names};
 
 impl Project {
     /// Make the tools and problems of scripts and configuration what they are now, and
@@ -36,7 +36,10 @@ impl Project {
             Err(problem) => problems.push(problem),
         }
         let libraries = (!state.loading).then(|| ScriptFileUseCounts::count_uses(&state.scripts));
+        let mut agent_problems = Vec::new();
         for (key, file) in &state.found {
+            let is_of_agent = saved_scripts::is_saved_by_agent(key, &state.loaded);
+            let problems = if is_of_agent { &mut agent_problems } else { &mut problems };
             let Some(entry) = state.scripts.get(key) else {
                 problems.extend(still_loading_problem(state.loading, file));
                 continue;
@@ -59,6 +62,7 @@ impl Project {
         problems.extend(prompt_scripts::prompt_name_collisions(prompts));
         problems.extend(state.config_problems.iter().cloned());
         (state.tools, state.problems) = (tools, problems);
+        state.agent_problems = agent_problems;
         self.publish_catalog(state);
         self.saved_scripts
             .note_published(state.scripts.values().filter_map(|it| it.saved_script()));

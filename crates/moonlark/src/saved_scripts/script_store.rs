@@ -47,7 +47,7 @@ struct StoreInner {
     tools: Mutex<Vec<Arc<Tool>>>,
     /// Wakes whoever loads scripts; none where nobody does.
     look_again: Mutex<Option<Arc<Notify>>>,
-    /// The versions in use, by name.
+    /// The versions in use of what agents saved, by name.
     published: watch::Sender<HashMap<String, u32>>,
 }
 
@@ -101,8 +101,11 @@ impl SavedScriptStore {
         &self,
         scripts: impl Iterator<Item = &'a Arc<SavedScriptProduct>>,
     ) {
-        let versions: HashMap<String, u32> =
-            scripts.map(|it| (it.script.name().to_owned(), it.version)).collect();
+        // One of the project may have the same name.
+        let versions: HashMap<String, u32> = scripts
+            .filter(|it| it.version > 0)
+            .map(|it| (it.script.name().to_owned(), it.version))
+            .collect();
         self.0.published.send_if_modified(|known| {
             let is_new = *known != versions;
             if is_new {
@@ -110,6 +113,11 @@ impl SavedScriptStore {
             }
             is_new
         });
+    }
+
+    /// Whether this version is in use.
+    pub(super) fn is_published(&self, name: &str, version: u32) -> bool {
+        self.0.published.borrow().get(name) == Some(&version)
     }
 
     /// Wait until this version is in use, or none if the script was removed. Whether it is.

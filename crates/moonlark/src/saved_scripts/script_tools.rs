@@ -1,5 +1,6 @@
 //! The tools with which agents save, list, show, restore and remove scripts of their own.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use moonlark_core::nearest::nearest_name;
@@ -13,10 +14,12 @@ use moonlark_luau::{SavedScript, check};
 use serde_json::{Value as Json, json};
 
 use super::saved_file::SavedFile;
-use super::script_store::{SavedScriptStore, StorePlace};
+use super::script_store::{SavedScriptStore, StorePlace, StoredScript};
 
 /// What messages call a script that is being saved.
 const NEW_SCRIPT_FILE: &str = "script";
+
+const MARKDOWN_FENCE: &str = "```";
 
 const HEADER_HINT: &str = "begin it with lines such as \"--! name: weekly_report\", \
      \"--! description: What it does\" and \"--! parameter city: string -- Which city\"";
@@ -137,7 +140,8 @@ impl ScriptRights {
 }
 
 async fn save_script(store: SavedScriptStore, call: Call, args: Value) -> Result<Value> {
-    let text = args.get("script").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = args.get("script").and_then(Value::as_str).unwrap_or_default();
+    let text = script_in_message(text).to_owned();
     let replace = args.get("replace") == Some(&Value::Bool(true));
     let script = check_script(&call, &text).await?;
     check_is_not_of_the_project(&call, script.name())?;
@@ -165,11 +169,21 @@ async fn save_script(store: SavedScriptStore, call: Call, args: Value) -> Result
     Ok(saved_answer(&store, &script, saved).await)
 }
 
+/// A script without what models and editors put around it: a fence of Markdown, and a mark
+/// of the byte order.
+fn script_in_message(text: &str) -> &str {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let fenced = || {
+        let (first, rest) = text.trim().strip_prefix(MARKDOWN_FENCE)?.split_once('\n')?;
+        let is_language = first.trim().bytes().all(|it| it.is_ascii_alphanumeric());
+        rest.strip_suffix(MARKDOWN_FENCE).filter(|it| is_language && it.ends_with('\n'))
+    };
+    fenced().unwrap_or(text)
+}
+
 /// What is wrong with a script before it is saved, as before it is run.
 async fn check_script(call: &Call, text: &str) -> Result<SavedScript> {
-    let script = SavedScript::parse(NEW_SCRIPT_FILE, text)?.ok_or_else(|| {
-        Problem::bad_request("the script has no header, so it has no name").with_hint(HEADER_HINT)
-    })?;
+    let script = SavedScript::parse(NEW_SCRIPT_FILE, text)?.ok_or_else(headerless_problem)?;
     if script.description().trim().is_empty() {
         return Err(Problem::bad_request("the header has no description")
             .with_hint("say in a line what it does: agents find scripts by their descriptions"));
@@ -230,27 +244,44 @@ async fn list_scripts(store: SavedScriptStore, call: Call) -> Result<Value> {
     let place = store.place();
     let rights = ScriptRights::of_call(&call, &place);
     let saved = on_disk(move || {
-        let saved = place.list(rights.visible_owner());
-        Ok((saved, rights))
+        let with_problem = |stored: StoredScript| {
+            let is_in_use = store.is_published(&stored.name, stored.file.version);
+            let problem = if is_in_use { None } else { problem_field(&stored.file.text) };
+            (stored, problem)
+        };
+        let saved = place.list(rights.visible_owner()).into_iter().map(with_problem);
+        Ok((saved.collect::<Vec<_>>(), rights))
     });
     let (saved, rights) = saved.await?;
     let mut scripts = Vec::new();
+    let whose = |file: &SavedFile| {
+        let owner = if file.owner == rights.owner { "yours" } else { &file.owner };
+        Value::from(owner)
+    };
+    let mut listed = BTreeSet::new();
     let sdk = call.catalog().sdk();
     let source = sdk.sources().iter().find(|it| it.kind == SourceKind::Saved);
     for function in source.map(|it| it.functions.as_slice()).unwrap_or_default() {
         let mut fields = Object::new();
-        let stored = saved.iter().find(|it| it.name == function.original);
+        let tool = &function.tool;
+        // A script of the project may have the same name.
+        let is_of_agent = tool.tags.iter().any(|tag| tag == SAVED_BY_AGENT_TAG);
+        let is_it = |it: &StoredScript| {
+            let owner = tool.owner.as_ref();
+            it.name == tool.original_name() && owner.is_none_or(|owner| *owner == it.file.owner)
+        };
+        let stored = saved.iter().find(|(it, _)| is_of_agent && is_it(it));
+        listed.extend(stored.map(|(it, _)| it.name.as_str()));
         fields.insert("name".to_owned(), function.name.clone().into());
         fields.insert("description".to_owned(), function.tool.description.clone().into());
         let parameters = Json::Object((**function.tool.input.json()).clone());
         let takes = moonlark_render::luau::luau_type(&parameters);
         fields.insert("call".to_owned(), format!("sdk.scripts.{}({takes})", function.name).into());
         match stored {
-            Some(stored) => {
+            Some((stored, problem)) => {
                 fields.insert("version".to_owned(), Value::Int(i64::from(stored.file.version)));
-                let whose =
-                    if stored.file.owner == rights.owner { "yours" } else { &stored.file.owner };
-                fields.insert("of".to_owned(), whose.into());
+                fields.insert("of".to_owned(), whose(&stored.file));
+                fields.extend(problem.clone());
             }
             None => {
                 fields.insert("of".to_owned(), "the project".into());
@@ -258,11 +289,35 @@ async fn list_scripts(store: SavedScriptStore, call: Call) -> Result<Value> {
         }
         scripts.push(Value::Object(fields));
     }
+    // What cannot be used is no function, and its owner is told why.
+    for (stored, problem) in saved.iter().filter(|(it, _)| !listed.contains(it.name.as_str())) {
+        let Some(problem) = problem.clone() else { continue };
+        let mut fields = Object::new();
+        fields.insert("name".to_owned(), stored.name.clone().into());
+        fields.insert("version".to_owned(), Value::Int(i64::from(stored.file.version)));
+        fields.insert("of".to_owned(), whose(&stored.file));
+        fields.extend([problem]);
+        scripts.push(Value::Object(fields));
+    }
     Ok(Value::from_fields([("scripts", Value::Array(scripts))]))
 }
 
+/// Why a saved script is not in use, for its owner.
+fn problem_field(text: &str) -> Option<(String, Value)> {
+    let problem = match SavedScript::parse(NEW_SCRIPT_FILE, text) {
+        Ok(Some(_)) => return None,
+        Ok(None) => headerless_problem(),
+        Err(problem) => problem,
+    };
+    Some(("problem".to_owned(), problem.to_line().into()))
+}
+
+fn headerless_problem() -> Problem {
+    Problem::bad_request("the script has no header, so it has no name").with_hint(HEADER_HINT)
+}
+
 async fn show_script(store: SavedScriptStore, call: Call, args: Value) -> Result<Value> {
-    let (name, version) = asked_script(&args);
+    let (name, version) = asked_script(&args)?;
     let place = store.place();
     let rights = ScriptRights::of_call(&call, &place);
     on_disk(move || {
@@ -279,18 +334,19 @@ async fn show_script(store: SavedScriptStore, call: Call, args: Value) -> Result
                 ("bytes", Value::Int(it.text.len() as i64)),
             ])
         });
-        Ok(Value::from_fields([
-            ("name", name.clone().into()),
-            ("version", Value::Int(i64::from(shown.version))),
-            ("script", shown.text.into()),
-            ("versions", Value::Array(kept.collect())),
-        ]))
+        let mut fields = Object::new();
+        fields.insert("name".to_owned(), name.clone().into());
+        fields.insert("version".to_owned(), Value::Int(i64::from(shown.version)));
+        fields.extend(problem_field(&shown.text));
+        fields.insert("script".to_owned(), shown.text.into());
+        fields.insert("versions".to_owned(), Value::Array(kept.collect()));
+        Ok(Value::Object(fields))
     })
     .await
 }
 
 async fn restore_script(store: SavedScriptStore, call: Call, args: Value) -> Result<Value> {
-    let (name, version) = asked_script(&args);
+    let (name, version) = asked_script(&args)?;
     let place = store.place();
     let rights = ScriptRights::of_call(&call, &place);
     let old = on_disk({
@@ -315,7 +371,7 @@ async fn restore_script(store: SavedScriptStore, call: Call, args: Value) -> Res
 }
 
 async fn remove_script(store: SavedScriptStore, call: Call, args: Value) -> Result<Value> {
-    let (name, _) = asked_script(&args);
+    let (name, _) = asked_script(&args)?;
     let place = store.place();
     let rights = ScriptRights::of_call(&call, &place);
     on_disk({
@@ -330,14 +386,24 @@ async fn remove_script(store: SavedScriptStore, call: Call, args: Value) -> Resu
     Ok(Value::from_fields([("removed", name.into())]))
 }
 
-fn asked_script(args: &Value) -> (String, Option<u32>) {
+fn asked_script(args: &Value) -> Result<(String, Option<u32>)> {
     let name = args.get("name").and_then(Value::as_str).unwrap_or_default();
     let name = name.strip_prefix("sdk.").unwrap_or(name);
+    let name = name.strip_prefix("scripts.").unwrap_or(name);
     let version = match args.get("version") {
-        Some(Value::Int(version)) => u32::try_from(*version).ok(),
-        _ => None,
+        None | Some(Value::Null) => None,
+        Some(Value::Int(version)) if u32::try_from(*version).is_ok() => {
+            u32::try_from(*version).ok()
+        }
+        Some(other) => {
+            let shown = other.to_json_lossy().to_string();
+            let (shown, name) = (shorten_text(&shown), shorten_text(name));
+            let message = format!("there is no version {shown} of {name}");
+            return Err(Problem::not_found(message)
+                .with_hint("show_script without a version says which are kept"));
+        }
     };
-    (name.strip_prefix("scripts.").unwrap_or(name).to_owned(), version)
+    Ok((name.to_owned(), version))
 }
 
 /// A script of the store that the caller may see; to others it is as if it were not there.
