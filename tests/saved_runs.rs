@@ -118,7 +118,7 @@ fn what_cannot_become_a_tool_is_said_and_nothing_is_overwritten() {
         said
     };
     for (args, expected) in [
-        (vec![id.as_str(), "--as-tool", "orders"], "tools/orders.lua"),
+        (vec![id.as_str(), "--as-tool", "orders"], "a tool or a module orders already"),
         (vec![&id, "--as-tool", "a b"], "cannot be the name of a tool"),
         (
             vec![&id, "--as-tool", "x", "--param", "\"Bon\"=city"],
