@@ -461,7 +461,7 @@ fn reading(name: &str, body: &str) -> String {
 #[test]
 fn a_saved_script_that_says_that_it_only_reads_is_held_to_that_however_it_is_called() {
     let config = format!(
-        "{SAVING}[scripts]\nexpose = \"both\"\n[tools.script.put]\nallow = [\"fs:write\"]\n"
+        "{SAVING}[scripts]\nexpose = \"both\"\n[tools.script.put]\npath = \"tools/put.lua\"\nallow = [\"fs:write\"]\n"
     );
     let honest = reading("honest", "return sdk.tools.orders({ customer = 2 }).total");
     let project = Project::new(&[
