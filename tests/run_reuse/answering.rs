@@ -51,7 +51,9 @@ impl Answering {
                 "responses": {"200": {"description": "read"}},
             }})
         };
-        let page = json!([{"name": "page", "in": "query", "schema": {"type": "integer"}}]);
+        let query =
+            |name: &str, kind: &str| json!({"name": name, "in": "query", "schema": {"type": kind}});
+        let page = json!([query("page", "integer"), query("q", "string")]);
         json!({
             "openapi": "3.0.3",
             "info": {"title": "shop", "version": "1"},
