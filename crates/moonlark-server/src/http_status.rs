@@ -67,7 +67,7 @@ pub(crate) struct ReadQuery<T>(pub(crate) T);
 /// What a query may say.
 pub(crate) trait QueryFields: DeserializeOwned {
     /// How it is written.
-    const EXAMPLE: &'static str;
+    const EXAMPLE_QUERY: &'static str;
 }
 
 impl<S: Sync, T: QueryFields> FromRequestParts<S> for ReadQuery<T> {
@@ -78,7 +78,7 @@ impl<S: Sync, T: QueryFields> FromRequestParts<S> for ReadQuery<T> {
             let said = rejection.body_text();
             let said = said.rsplit_once("query string: ").map_or(said.as_str(), |(_, why)| why);
             Problem::bad_request(format!("the query of the request is not understood: {said}"))
-                .with_hint(format!("write it like {}", T::EXAMPLE))
+                .with_hint(format!("write it like {}", T::EXAMPLE_QUERY))
         })?;
         Ok(Self(read.0))
     }

@@ -33,7 +33,7 @@ pub(crate) struct RunsPageQuery {
 }
 
 impl QueryFields for RunsPageQuery {
-    const EXAMPLE: &'static str = "?limit=20&before=ID";
+    const EXAMPLE_QUERY: &'static str = "?limit=20&before=ID";
 }
 
 pub(crate) type JsonAnswer = Result<axum::Json<Json>, ProblemResponse>;

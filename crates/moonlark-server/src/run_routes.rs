@@ -95,7 +95,7 @@ pub(crate) struct TraceQuery {
 }
 
 impl QueryFields for TraceQuery {
-    const EXAMPLE: &'static str = "?lines=true or ?at=1";
+    const EXAMPLE_QUERY: &'static str = "?lines=true or ?at=1";
 }
 
 pub(crate) async fn trace_run(
