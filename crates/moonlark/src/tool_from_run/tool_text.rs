@@ -173,6 +173,20 @@ fn starts_calls(tokens: &[ScriptToken<'_>], source: &str) -> bool {
         && named.into_iter().any(|(index, token)| is_it(token) && is_free(index))
 }
 
+/// The arguments by which this call differs from other calls of the same tool.
+fn telling_arguments(
+    tool: &str,
+    args: &Value,
+    calls: &[ReplayedCall],
+) -> serde_json::Map<String, serde_json::Value> {
+    let Value::Object(args) = args else { return serde_json::Map::new() };
+    let same_tool = || calls.iter().filter(|it| it.tool == tool);
+    args.iter()
+        .filter(|(name, value)| same_tool().any(|it| it.args.get(name) != Some(*value)))
+        .map(|(name, value)| (name.clone(), value.to_json_lossy()))
+        .collect()
+}
+
 pub(super) fn render_test(
     name: &str,
     params: &[ToolParameter],
@@ -187,7 +201,11 @@ pub(super) fn render_test(
             Ok(value) => format!("returns = {}", luau_value(&value.to_json_lossy())),
             Err(message) => format!("error = {}", luau_value(&json!(message))),
         };
-        let when = luau_value(&args.to_json_lossy());
+        // On record are defaults too, which the script does not give.
+        let when = match telling_arguments(tool, args, calls) {
+            fields if fields.is_empty() => String::new(),
+            fields => format!("when = {}, ", luau_value(&fields.into())),
+        };
         // As its source calls it, and as scripts spell that.
         let spelled = tool.split_once('.').map(|(source, function)| {
             format!("{}.{}", to_identifier(source), to_identifier(function))
@@ -195,8 +213,7 @@ pub(super) fn render_test(
         let names = [Some(tool.clone()), spelled.filter(|it| it != tool)];
         for target in names.into_iter().flatten() {
             let target = luau_value(&json!(target));
-            let _ =
-                writeln!(text, "    testing.mock_tool({target}, {{ when = {when}, {answer} }})");
+            let _ = writeln!(text, "    testing.mock_tool({target}, {{ {when}{answer} }})");
         }
     }
     let given: Vec<String> =
