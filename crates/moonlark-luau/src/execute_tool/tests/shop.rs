@@ -31,17 +31,17 @@ pub(super) struct Shop {
     pub(super) gateway: Gateway,
     pub(super) journal: Arc<Notebook>,
     done: Arc<Mutex<Done>>,
-    customer: Arc<Customer>,
+    customer: Arc<ShopCustomer>,
 }
 
 /// Whoever `shop.ask` asks: says yes, and counts.
 #[derive(Default)]
-struct Customer {
+struct ShopCustomer {
     questions: AtomicUsize,
     envelope: RequestEnvelope,
 }
 
-impl CallClient for Customer {
+impl CallClient for ShopCustomer {
     fn can_answer(&self, _: &ClientQuestion) -> bool {
         true
     }

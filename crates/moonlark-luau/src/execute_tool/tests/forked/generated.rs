@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// A script, and how its tools take their time.
 pub(super) fn script(seed: u64) -> String {
-    let mut writing = Writing { text: String::new(), dice: seed, number: 0 };
+    let mut writing = GeneratedScriptText { text: String::new(), dice: seed, number: 0 };
     writing.text.push_str("local out, later = {}, {}\n");
     for _ in 0..writing.roll(5) + 1 {
         writing.write_line(0);
@@ -23,14 +23,14 @@ pub(super) fn script(seed: u64) -> String {
     writing.text
 }
 
-struct Writing {
+struct GeneratedScriptText {
     text: String,
     dice: u64,
     /// Calls of one number are alike: some scripts make them twice.
     number: u64,
 }
 
-impl Writing {
+impl GeneratedScriptText {
     fn roll(&mut self, sides: u64) -> u64 {
         self.dice =
             self.dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
